@@ -1,0 +1,94 @@
+package scripts
+
+import (
+	"time"
+)
+
+// A Call is a script and its arguments, ready for the wire. It is immutable:
+// one Call is sent to every node.
+type Call struct {
+	Script *Script
+	// Args is what follows the script's hash in EVALSHA: the number of keys,
+	// the keys, the arguments.
+	Args []any
+	// Size is about how many bytes the call takes on the wire.
+	Size int
+	// Grants says that the call may give a key to its token.
+	Grants bool
+}
+
+// Fencing asks acquire to raise the counters. The zero value does not.
+type Fencing struct {
+	// Counters are the counter keys, one for each lock key.
+	Counters []string
+	// Proposal is the lowest number that the counters may take: positive and
+	// below 2^53.
+	Proposal int64
+	// TTL is how long a counter outlives its last change.
+	TTL time.Duration
+}
+
+// Acquire gives the keys to the token for ttl, all or none.
+func Acquire(keys []string, token string, ttl time.Duration, fencing Fencing) *Call {
+	var call *Call
+	if fencing.Proposal == 0 {
+		call = newCall(acquire, keys, nil, 3)
+		call.add(token, ttl.Milliseconds(), 0)
+	} else {
+		call = newCall(acquire, keys, fencing.Counters, 4)
+		call.add(token, ttl.Milliseconds(), fencing.Proposal, fencing.TTL.Milliseconds())
+	}
+	call.Grants = true
+	return call
+}
+
+// Renew begins the TTL of the keys anew, if all of them hold the token.
+func Renew(keys []string, token string, ttl time.Duration) *Call {
+	return newCall(renew, keys, nil, 2).add(token, ttl.Milliseconds())
+}
+
+// Release deletes those of the keys that hold the token. If announce is set,
+// each deletion is published on the key's channel.
+func Release(keys []string, token string, announce bool) *Call {
+	flag := 0
+	if announce {
+		flag = 1
+	}
+	return newCall(release, keys, nil, 2).add(token, flag)
+}
+
+// Confirm raises the counters to number, if all keys hold the token.
+func Confirm(keys []string, token string, counters []string, number int64, ttl time.Duration) *Call {
+	return newCall(confirm, keys, counters, 3).add(token, number, ttl.Milliseconds())
+}
+
+// headSize and argSize estimate RESP framing: the command, hash and key count;
+// and the length prefix around each argument.
+const (
+	headSize = 80
+	argSize  = 8
+)
+
+func newCall(script *Script, keys, counters []string, argc int) *Call {
+	n := len(keys) + len(counters)
+	call := &Call{Script: script, Args: make([]any, 0, 1+n+argc), Size: headSize}
+	call.add(n)
+	for _, key := range keys {
+		call.add(key)
+	}
+	for _, key := range counters {
+		call.add(key)
+	}
+	return call
+}
+
+func (c *Call) add(args ...any) *Call {
+	for _, arg := range args {
+		c.Size += argSize
+		if s, ok := arg.(string); ok {
+			c.Size += len(s)
+		}
+	}
+	c.Args = append(c.Args, args...)
+	return c
+}

@@ -1,0 +1,55 @@
+-- acquire: give all the keys to one token, or change nothing.
+--
+-- KEYS  the lock keys; with fencing, as many counter keys behind them
+-- ARGV  1 token, 2 TTL in ms, 3 fencing proposal (0: no fencing), 4 TTL of the counters in ms
+-- Reply granted: the integer fencing counter, 0 without fencing
+--       refused: an array: the longest remaining TTL of a holder in ms (-1: one
+--       never ends), then the positions in KEYS of the keys that are held
+--
+-- A key that already holds the token counts as free, so a repeated acquire is
+-- granted again. Everything is read before anything is written: a key of the
+-- wrong type fails the whole vote while nothing has been changed.
+
+local token, ttl, proposal = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local n = #KEYS
+if proposal > 0 then n = n / 2 end
+
+local held, longest = {}, 0
+for i = 1, n do
+  local holder = redis.call('GET', KEYS[i])
+  if holder and holder ~= token then
+    local left = redis.call('PTTL', KEYS[i])
+    if left < 0 then left = math.huge end
+    if left > longest then longest = left end
+    held[#held + 1] = i
+  end
+end
+if #held > 0 then
+  if longest == math.huge then longest = -1 end
+  return {longest, unpack(held)}
+end
+
+-- A Lua number is exact below 2^53 only; a counter there would stop growing.
+local fence = proposal
+if proposal > 0 then
+  for i = n + 1, 2 * n do
+    local last = redis.call('GET', KEYS[i])
+    if last then
+      last = tonumber(last)
+      if not last then return redis.error_reply('ERR fencing counter is not a number') end
+      if last >= fence then fence = last + 1 end
+    end
+  end
+  if fence >= 9007199254740992 then return redis.error_reply('ERR fencing counter is exhausted') end
+end
+
+for i = 1, n do
+  redis.call('SET', KEYS[i], token, 'PX', ttl)
+end
+if proposal > 0 then
+  local counter = string.format('%.0f', fence)
+  for i = n + 1, 2 * n do
+    redis.call('SET', KEYS[i], counter, 'PX', ARGV[4])
+  end
+end
+return fence

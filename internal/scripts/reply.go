@@ -1,0 +1,120 @@
+package scripts
+
+import (
+	"fmt"
+	"time"
+)
+
+// Forever is the [Acquired.Wait] of a holder whose key never expires.
+const Forever time.Duration = 1<<63 - 1
+
+// Acquired is a node's answer to [Acquire].
+type Acquired struct {
+	Granted bool
+	// Fence is the fencing counter after the vote; 0 without fencing.
+	Fence int64
+	// Wait is how long the holder's TTL still runs, the longest of several;
+	// [Forever] if one never ends. Only for refused votes.
+	Wait time.Duration
+	// Held lists the positions of the keys that others hold. Only for refused
+	// votes.
+	Held []int
+}
+
+// ParseAcquire reads the reply to [Acquire] of keys keys.
+func ParseAcquire(reply any, keys int) (Acquired, error) {
+	switch r := reply.(type) {
+	case int64:
+		if r >= 0 {
+			return Acquired{Granted: true, Fence: r}, nil
+		}
+	case []any:
+		return parseRefusal(r, keys)
+	}
+	return Acquired{}, unexpected(acquire, reply)
+}
+
+func parseRefusal(reply []any, keys int) (Acquired, error) {
+	if len(reply) < 2 || len(reply) > keys+1 {
+		return Acquired{}, unexpected(acquire, reply)
+	}
+	refused := Acquired{Held: make([]int, 0, len(reply)-1)}
+	switch left, ok := reply[0].(int64); {
+	case ok && left == -1:
+		refused.Wait = Forever
+	case ok && left >= 0 && left < int64(Forever/time.Millisecond):
+		refused.Wait = time.Duration(left) * time.Millisecond
+	default:
+		return Acquired{}, unexpected(acquire, reply)
+	}
+	for _, element := range reply[1:] {
+		position, ok := element.(int64)
+		if !ok || position < 1 || position > int64(keys) {
+			return Acquired{}, unexpected(acquire, reply)
+		}
+		refused.Held = append(refused.Held, int(position)-1)
+	}
+	return refused, nil
+}
+
+// Hold is what a node says of keys that should hold a token.
+type Hold uint8
+
+// The holds that [Renew] tells apart.
+const (
+	Ours    Hold = iota // every key holds the token
+	Missing             // a key is gone, none holds something else
+	Others              // a key holds something else
+)
+
+// ParseRenew reads the reply to [Renew].
+func ParseRenew(reply any) (Hold, error) {
+	switch reply {
+	case int64(1):
+		return Ours, nil
+	case int64(0):
+		return Missing, nil
+	case int64(-1):
+		return Others, nil
+	}
+	return Missing, unexpected(renew, reply)
+}
+
+// ParseRelease reads the reply to [Release] of keys keys: how many of them
+// were deleted.
+func ParseRelease(reply any, keys int) (int, error) {
+	if deleted, ok := reply.(int64); ok && deleted >= 0 && deleted <= int64(keys) {
+		return int(deleted), nil
+	}
+	return 0, unexpected(release, reply)
+}
+
+// ParseConfirm reads the reply to [Confirm]: whether the keys hold the token
+// and the counters are high enough.
+func ParseConfirm(reply any) (bool, error) {
+	switch reply {
+	case int64(1):
+		return true, nil
+	case int64(0):
+		return false, nil
+	}
+	return false, unexpected(confirm, reply)
+}
+
+// unexpected shows enough of the reply to find out what answered, and no more:
+// it may be large, and it is not ours.
+func unexpected(script *Script, reply any) error {
+	const most = 64
+	text := fmt.Sprintf("%T", reply)
+	switch r := reply.(type) {
+	case int64:
+		text = fmt.Sprintf("%d", r)
+	case string:
+		text = fmt.Sprintf("%.*q", most, r)
+	case []byte:
+		text = fmt.Sprintf("%.*q", most, r)
+	case []any:
+		text = fmt.Sprintf("array of %d", len(r))
+	}
+	return fmt.Errorf("unexpected reply to the %s script: %s", script.name, text)
+}
