@@ -1,0 +1,107 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// Ballot is one node's vote and what came with it.
+type Ballot[R any] struct {
+	Vote  Vote
+	Reply R     // of a node that granted or refused
+	Err   error // of a node that did not
+}
+
+// Round collects the votes of one question to all nodes.
+//
+// It neither asks nor times out: whoever asks the nodes sees to it that
+// [Round.Cast] is called exactly once for each, sooner or later. The exported
+// fields are set before the first vote can arrive.
+type Round[R any] struct {
+	// Settled, if set, is called once, when the verdict is there and before
+	// Wait returns it. It runs on the goroutine that cast the deciding vote and
+	// must not block.
+	Settled func(Verdict, Tally)
+	// Straggler, if set, is called for each vote that arrives after the
+	// verdict, or after the waiting was given up. It must not block.
+	Straggler func(node int, ballot Ballot[R])
+
+	rule    Rule
+	decided chan struct{} // closed with the verdict
+
+	mu        sync.Mutex // guards what follows; nothing is called under it
+	tally     Tally
+	verdict   Verdict
+	ballots   []Ballot[R]
+	abandoned bool
+}
+
+// Init makes the round ready for n nodes.
+func (r *Round[R]) Init(n int, rule Rule) {
+	r.rule = rule
+	r.decided = make(chan struct{})
+	r.tally.Nodes = n
+	r.ballots = make([]Ballot[R], n)
+}
+
+// Cast records the vote of a node.
+func (r *Round[R]) Cast(node int, ballot Ballot[R]) {
+	r.mu.Lock()
+	straggler := r.abandoned || r.verdict != Undecided
+	r.ballots[node] = ballot
+	r.tally.Add(ballot.Vote)
+	settled := false
+	if r.verdict == Undecided {
+		r.verdict = r.rule(r.tally)
+		settled = r.verdict != Undecided
+	}
+	verdict, tally := r.verdict, r.tally
+	r.mu.Unlock()
+
+	if settled {
+		if r.Settled != nil {
+			r.Settled(verdict, tally)
+		}
+		close(r.decided)
+	}
+	if straggler && r.Straggler != nil {
+		r.Straggler(node, ballot)
+	}
+}
+
+// Wait returns the verdict, or Undecided if ctx ended or stop was closed
+// first. From then on the remaining votes are stragglers.
+func (r *Round[R]) Wait(ctx context.Context, stop <-chan struct{}) Verdict {
+	select {
+	case <-r.decided:
+	case <-ctx.Done():
+		return r.abandon()
+	case <-stop:
+		return r.abandon()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.verdict
+}
+
+func (r *Round[R]) abandon() Verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.abandoned = true
+	return Undecided
+}
+
+// Count returns the verdict so far and the votes behind it.
+func (r *Round[R]) Count() (Verdict, Tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.verdict, r.tally
+}
+
+// Ballots returns a copy of the ballots cast so far, by node.
+func (r *Round[R]) Ballots() []Ballot[R] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ballots)
+}
