@@ -1,0 +1,107 @@
+package pool
+
+import (
+	"time"
+
+	"github.com/redquorum/go-redlock/internal/scripts"
+)
+
+// A Call is one script call to one node. It may be started once; until it is
+// delivered it belongs to the pool.
+type Call struct {
+	Script *scripts.Call
+	// To gets the result, under the number Node.
+	To   Receiver
+	Node int
+	// Began is the moment the call's operation began, on the pool's clock: the
+	// node has from then on [WithTimeout] to answer.
+	Began time.Duration
+
+	deadline time.Duration
+	source   bool // send the script itself: the node does not know its hash
+}
+
+// Receiver takes the results of calls.
+type Receiver interface {
+	// Deliver is called exactly once per call, by a goroutine of the pool or
+	// from within [Pool.Start]. It must not block. Results of one node are
+	// delivered in the order in which the calls were started, except those of
+	// calls that were never sent.
+	Deliver(node int, result Result)
+	// Wanted reports whether a call that may grant a lock should still be
+	// sent, if that has not happened yet. It is called with the pool locked and
+	// must not block. Once it has returned false, a call started afterwards is
+	// the last that the node hears of this matter.
+	Wanted() bool
+}
+
+// Sent says how far a call got.
+type Sent uint8
+
+const (
+	// Never means that the node has not seen the call and never will.
+	Never Sent = iota
+	// Maybe means that the node may have executed the call, or may do so later.
+	Maybe
+	// Answered means that the node has executed or rejected the call.
+	Answered
+)
+
+// Result is the outcome of a call.
+type Result struct {
+	// Reply is what the node answered, unless Err is set.
+	Reply any
+	// Err is the error that the node answered, as a redis.Error, or the reason
+	// why there is no answer.
+	Err error
+	// Sent says how far the call got.
+	Sent Sent
+}
+
+// queue is a FIFO of calls.
+type queue struct {
+	calls []*Call
+	head  int
+}
+
+func (q *queue) len() int { return len(q.calls) - q.head }
+
+func (q *queue) peek() *Call {
+	if q.len() == 0 {
+		return nil
+	}
+	return q.calls[q.head]
+}
+
+func (q *queue) push(calls ...*Call) {
+	if q.head > 0 && len(q.calls)+len(calls) > cap(q.calls) {
+		// Move to the front rather than grow: the space is there.
+		n := copy(q.calls, q.calls[q.head:])
+		clear(q.calls[n:])
+		q.calls, q.head = q.calls[:n], 0
+	}
+	q.calls = append(q.calls, calls...)
+}
+
+func (q *queue) pop() *Call {
+	c := q.peek()
+	if c == nil {
+		return nil
+	}
+	q.calls[q.head] = nil
+	q.head++
+	if q.head == len(q.calls) {
+		q.calls, q.head = q.calls[:0], 0
+	}
+	return c
+}
+
+// all returns the calls, oldest first. The slice is the queue's own.
+func (q *queue) all() []*Call { return q.calls[q.head:] }
+
+// take returns all calls, oldest first, and leaves the queue empty.
+func (q *queue) take() []*Call {
+	calls := q.calls[q.head:]
+	q.calls, q.head = nil, 0
+	return calls
+}

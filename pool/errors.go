@@ -1,0 +1,98 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// Causes that this package adds to those of redigo and the network.
+var (
+	// ErrTimeout is the cause when a node did not answer in time. Whatever
+	// timer noticed it, it is this error and never context.DeadlineExceeded,
+	// which is left to mean the caller's own context.
+	ErrTimeout error = timeoutError{}
+	// ErrClosed is the cause when the pool was closed.
+	ErrClosed = errors.New("pool closed")
+	// ErrOverloaded is the cause when too many calls are waiting for the node.
+	ErrOverloaded = errors.New("too many calls are waiting for this node")
+	// ErrRestarted is the cause when the restart guard keeps a node from
+	// granting locks.
+	ErrRestarted = errors.New("node restarted too recently to grant locks")
+	// ErrUnwanted is the cause when the caller no longer wanted a call that had
+	// not been sent yet.
+	ErrUnwanted = errors.New("outcome was certain before the call was sent")
+)
+
+type timeoutError struct{}
+
+func (timeoutError) Error() string   { return "no answer within the node timeout" }
+func (timeoutError) Timeout() bool   { return true }
+func (timeoutError) Temporary() bool { return true }
+
+// normalise gives one failure one identity, whoever reported it: redigo shows
+// the same deadline now as a context's error, now as an i/o timeout, and a
+// dial that Close interrupted as a cancelled context.
+func normalise(err error) error {
+	var network net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return ErrClosed
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.As(err, &network) && network.Timeout():
+		return ErrTimeout
+	}
+	return err
+}
+
+// A permanent failure is one that waiting does not mend: somebody has to
+// change the configuration of this client or of that server.
+var permanent = []string{
+	"READONLY",    // a replica
+	"NOAUTH",      // no password given
+	"WRONGPASS",   // not this one
+	"NOPERM",      // ACL
+	"MOVED",       // a cluster node
+	"CROSSSLOT",   // likewise
+	"CLUSTERDOWN", // likewise
+	"WRONGTYPE",   // the name is used by something else
+	"ERR unknown command",
+	"ERR invalid password",
+	"ERR Client sent AUTH, but no password is set",
+	"ERR DB index is out of range",
+	"ERR This instance has cluster support enabled",
+	"ERR SELECT is not allowed in cluster mode",
+	"ERR The user executing the script", // ACL, from within a script
+	"ERR ACL failure in script",         // the same, since 7.2
+}
+
+// Permanent reports whether a failure will stay until somebody changes the
+// configuration, so that trying again is pointless.
+func Permanent(err error) bool {
+	var answer redis.Error
+	if !errors.As(err, &answer) {
+		return false
+	}
+	for _, prefix := range permanent {
+		if strings.HasPrefix(string(answer), prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasCode reports whether the server answered with this error code.
+func hasCode(err error, code string) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && strings.HasPrefix(string(answer), code)
+}
+
+// suspectError is what a call to a suspect node fails with.
+func suspectError(cause error) error {
+	return fmt.Errorf("node is suspect: %w", cause)
+}

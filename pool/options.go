@@ -1,0 +1,125 @@
+package pool
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/redquorum/go-redlock/clock"
+)
+
+// DefaultTimeout is how long a node may take to answer, unless [WithTimeout]
+// says otherwise.
+const DefaultTimeout = 500 * time.Millisecond
+
+// DialFunc opens a network connection to a node.
+type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Option changes how a [Pool] behaves.
+type Option func(*settings) error
+
+type settings struct {
+	timeout time.Duration
+	clock   clock.Clock
+	dial    DialFunc
+	tls     *tls.Config
+	redigo  []redis.DialOption
+	guard   time.Duration
+	dialled bool // an option about dialling was given
+}
+
+// WithTimeout sets how long the node may take to answer a call, from the
+// moment the call was started. Connecting may take four times as long, but no
+// call waits for that beyond its own timeout. Default [DefaultTimeout]; it
+// must be positive.
+func WithTimeout(d time.Duration) Option {
+	return func(s *settings) error {
+		if d <= 0 {
+			return fmt.Errorf("timeout %v is not positive", d)
+		}
+		s.timeout = d
+		return nil
+	}
+}
+
+// WithClock sets the clock that timeouts and restarts are measured by. Default
+// [clock.System].
+func WithClock(c clock.Clock) Option {
+	return func(s *settings) error {
+		if c == nil {
+			return errors.New("nil clock")
+		}
+		s.clock = c
+		return nil
+	}
+}
+
+// WithDialer sets how network connections are opened: through a tunnel, say,
+// or to an in-memory node. TLS, if asked for, is added on top. Default: a
+// [net.Dialer].
+func WithDialer(dial DialFunc) Option {
+	return func(s *settings) error {
+		if dial == nil {
+			return errors.New("nil dialer")
+		}
+		s.dial, s.dialled = dial, true
+		return nil
+	}
+}
+
+// WithTLSConfig encrypts every TCP connection, with this configuration. The
+// server name defaults to the host of the address. An address that asks for
+// no encryption (redis://) is refused then; unix sockets stay as they are.
+func WithTLSConfig(c *tls.Config) Option {
+	return func(s *settings) error {
+		if c == nil {
+			return errors.New("nil TLS configuration")
+		}
+		s.tls, s.dialled = c.Clone(), true
+		return nil
+	}
+}
+
+// WithDialOptions adds redigo dial options, after what the address says. One
+// that replaces the dialer (redis.DialContextFunc, redis.DialNetDial) works,
+// but hides the network connection from this package: a connection that the
+// server closed is then only noticed when it is next used. Prefer
+// [WithDialer].
+func WithDialOptions(options ...redis.DialOption) Option {
+	return func(s *settings) error {
+		s.redigo, s.dialled = append(s.redigo, options...), true
+		return nil
+	}
+}
+
+// WithRestartGuard keeps calls that may grant a lock from a node that
+// restarted less than d ago; see the option of the same name in package
+// redlock. Default 0: off.
+func WithRestartGuard(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 0 {
+			return fmt.Errorf("restart guard %v is negative", d)
+		}
+		s.guard = d
+		return nil
+	}
+}
+
+func newSettings(options []Option) (settings, error) {
+	s := settings{
+		timeout: DefaultTimeout,
+		clock:   clock.System(),
+		dial:    new(net.Dialer).DialContext,
+	}
+	for _, option := range options {
+		if err := option(&s); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
