@@ -1,0 +1,238 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redquorum/go-redlock/clock"
+)
+
+// Lock is a lock that was acquired. It is safe for concurrent use.
+//
+// It ends in one of two ways: Release ends it, or it is lost, because its
+// deadline passed, its keys were deleted or taken, or it was held for the
+// maximum. An ended lock never comes back.
+type Lock struct {
+	locker *Locker
+	names  []string
+	config *lockConfig
+	claim
+
+	mu        sync.Mutex    // guards what follows; no callback runs under it
+	acquired  time.Duration // when the attempt that won began
+	deadline  time.Duration // up to here the lock may be relied on
+	ended     error         // why the lock ended; nil while it is held
+	done      chan struct{} // made by Done
+	followers map[*follower]struct{}
+	timer     *time.Timer // fires at the next moment that matters, if anybody cares
+	renewAt   time.Duration
+	renewal   *renewal // under way
+	releasing *release // begun by the first Release
+}
+
+// follower is a context that ends with the lock.
+type follower struct{ cancel context.CancelCauseFunc }
+
+func (l *Locker) newLock(t *target) *Lock {
+	return &Lock{
+		locker: l,
+		names:  t.names,
+		config: t.lockConfig,
+		claim:  claim{keys: t.keys, token: newToken(l.owner), ttl: t.ttl},
+	}
+}
+
+// Name returns the name of the lock; the first in sorted order, if there are
+// several.
+func (k *Lock) Name() string { return k.names[0] }
+
+// Names returns all names of the lock, sorted.
+func (k *Lock) Names() []string { return append([]string(nil), k.names...) }
+
+// Token returns the value that the keys hold. Who knows it can release the
+// lock: treat it as a secret.
+func (k *Lock) Token() string { return k.token }
+
+// Owner returns the label that the token carries.
+func (k *Lock) Owner() string { return ownerOf(k.token) }
+
+// Validity returns for how long the lock may still be relied on. It is never
+// more than the truth, as long as clock rates differ by less than the drift
+// factor, and 0 once the lock was released or lost.
+func (k *Lock) Validity() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ended != nil {
+		return 0
+	}
+	return max(k.leftLocked(), 0)
+}
+
+// Err returns nil while the lock is held, ErrReleased after Release, and
+// otherwise an error that is ErrLost and says why.
+func (k *Lock) Err() error {
+	k.mu.Lock()
+	cancels := k.expireLocked()
+	err := k.ended
+	k.mu.Unlock()
+	cancels.run(err)
+	return err
+}
+
+// Done returns a channel that is closed when the lock is released or lost, at
+// the latest at its deadline, also if no node answers.
+func (k *Lock) Done() <-chan struct{} {
+	k.mu.Lock()
+	cancels := k.expireLocked()
+	if k.done == nil {
+		k.done = make(chan struct{})
+		if k.ended != nil {
+			close(k.done)
+		}
+		k.armLocked()
+	}
+	done, err := k.done, k.ended
+	k.mu.Unlock()
+	cancels.run(err)
+	return done
+}
+
+// Context returns a context that is cancelled, with the lock's Err as its
+// cause, when the lock is released or lost; and when parent or the returned
+// function says so. Call that function when done.
+func (k *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	f := &follower{cancel}
+	k.mu.Lock()
+	cancels := k.expireLocked()
+	err := k.ended
+	if err == nil {
+		if k.followers == nil {
+			k.followers = make(map[*follower]struct{})
+		}
+		k.followers[f] = struct{}{}
+		k.armLocked()
+	}
+	k.mu.Unlock()
+	cancels.run(err)
+	if err != nil {
+		cancel(err)
+	}
+	return ctx, func() {
+		k.mu.Lock()
+		delete(k.followers, f)
+		k.mu.Unlock()
+		cancel(context.Canceled)
+	}
+}
+
+// hold begins the lease of the attempt that began at began.
+func (k *Lock) hold(began time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.acquired = began
+	k.extendLocked(began)
+	if k.config.autoRenew {
+		k.armLocked()
+	}
+}
+
+// extendLocked moves the deadline to where a quorum of leases that were asked
+// for at began puts it, and never back.
+func (k *Lock) extendLocked(began time.Duration) {
+	deadline := clock.Deadline(began, k.ttl, k.config.driftFactor)
+	if most := k.config.maxHold; most > 0 {
+		deadline = min(deadline, k.acquired+most)
+	}
+	k.deadline = max(k.deadline, deadline)
+	// A third of the TTL leaves time for two more tries. Locks acquired
+	// together do not stay together.
+	third := k.ttl / 3
+	k.renewAt = began + third - rand.N(third/8+1)
+}
+
+// left returns how much validity is left; it may be negative.
+func (k *Lock) left() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leftLocked()
+}
+
+func (k *Lock) leftLocked() time.Duration {
+	return k.deadline - k.locker.clock.Elapsed()
+}
+
+// cancels are the contexts to cancel once the lock's mutex is free.
+type cancels map[*follower]struct{}
+
+func (c cancels) run(cause error) {
+	for f := range c {
+		f.cancel(cause)
+	}
+}
+
+// expireLocked ends the lock if its deadline has passed.
+func (k *Lock) expireLocked() cancels {
+	if k.ended != nil || k.leftLocked() > 0 {
+		return nil
+	}
+	reason := "expired"
+	if most := k.config.maxHold; most > 0 && k.deadline == k.acquired+most {
+		reason = "held for the maximum of " + most.String()
+	}
+	return k.endLocked(&lossError{names: k.names, reason: reason})
+}
+
+// endLocked ends the lock for good.
+func (k *Lock) endLocked(why error) cancels {
+	k.ended = why
+	if k.done != nil {
+		close(k.done)
+	}
+	if k.timer != nil {
+		k.timer.Stop()
+	}
+	c := cancels(k.followers)
+	k.followers = nil
+	return c
+}
+
+// armLocked sets the timer to the next moment that matters: the deadline, or
+// the next renewal. A lock that nobody watches and nobody renews needs none.
+func (k *Lock) armLocked() {
+	watched := k.done != nil || len(k.followers) > 0
+	renewed := k.config.autoRenew && k.renewal == nil && !k.locker.isClosed()
+	if k.ended != nil || !watched && !k.config.autoRenew {
+		return
+	}
+	next := k.deadline
+	if renewed {
+		next = min(next, k.renewAt)
+	}
+	d := next - k.locker.clock.Elapsed()
+	if k.timer == nil {
+		k.timer = time.AfterFunc(d, k.tick)
+	} else {
+		k.timer.Reset(d)
+	}
+}
+
+// tick does what the moment asks for.
+func (k *Lock) tick() {
+	k.mu.Lock()
+	cancels := k.expireLocked()
+	var r *renewal
+	if k.ended == nil && k.config.autoRenew && k.renewal == nil &&
+		k.locker.clock.Elapsed() >= k.renewAt && !k.locker.isClosed() {
+		r = k.newRenewalLocked()
+	}
+	k.armLocked()
+	err := k.ended
+	k.mu.Unlock()
+	cancels.run(err)
+	if r != nil {
+		r.send()
+	}
+}

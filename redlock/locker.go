@@ -1,0 +1,282 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/redquorum/go-redlock/internal/quorum"
+	"github.com/redquorum/go-redlock/pool"
+)
+
+// Limits on what is locked.
+const (
+	maxKey   = 1024 // bytes, prefix included
+	maxNames = 128  // of one lock
+)
+
+// reserved is the space of keys that the library keeps for itself: fencing
+// counters, and channels.
+const reserved = "redlock:"
+
+// Locker holds locks on a fixed set of nodes. It is safe for concurrent use,
+// and meant to be made once and shared.
+type Locker struct {
+	config
+	pools    []*pool.Pool
+	ownPools bool
+	timeout  time.Duration // the longest that a node may take to answer
+	reclaims reclaims
+
+	closing chan struct{} // closed by Close
+	once    sync.Once
+	failed  error // what Close returned
+
+	mu     sync.RWMutex // guards closed, and so that nothing begins after it
+	closed bool
+	calls  sync.WaitGroup // of methods under way
+}
+
+// New returns a Locker on the nodes at addrs: an odd number of independent
+// Redis masters, each "host:port", a redis://, rediss:// (TLS) or unix:// URL
+// ([pool.ParseAddress] has the details). A single node makes a careful
+// single-master lock; 3 or 5 survive the loss of 1 or 2.
+//
+// It does not connect: nodes are dialled when first needed and may all be down
+// now. It returns ErrConfig if an option or an address makes no sense. Call
+// [Locker.Close] when done.
+func New(addrs []string, opts ...Option) (*Locker, error) {
+	l, err := newLocker(opts)
+	if err != nil {
+		return nil, err
+	}
+	l.ownPools = true
+	for _, addr := range addrs {
+		p, err := pool.New(addr, append(slices.Clone(l.config.pools), pool.WithClock(l.clock))...)
+		if err != nil {
+			return nil, refuse("node %d: %v", len(l.pools)+1, err)
+		}
+		l.pools = append(l.pools, p)
+	}
+	if err := l.checkNodes(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// NewWithPools returns a Locker on nodes that the caller has set up, one pool
+// each. Options about reaching nodes (node timeout, restart guard, dialling)
+// belong to the pools and are refused here. The pools may be shared between
+// Lockers with the same clock, and remain the caller's to close, after the
+// Locker.
+func NewWithPools(pools []*pool.Pool, opts ...Option) (*Locker, error) {
+	l, err := newLocker(opts)
+	if err != nil {
+		return nil, err
+	}
+	if l.dialling != "" {
+		return nil, refuse("%s: belongs to the pools that are given", l.dialling)
+	}
+	if slices.Contains(pools, nil) {
+		return nil, refuse("node %d: nil pool", slices.Index(pools, nil)+1)
+	}
+	l.pools = slices.Clone(pools)
+	if err := l.checkNodes(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func newLocker(opts []Option) (*Locker, error) {
+	l := &Locker{config: defaults(), closing: make(chan struct{})}
+	for i, o := range opts {
+		if o == nil {
+			return nil, refuse("option %d is nil", i+1)
+		}
+		o.apply(&l.config)
+	}
+	if len(l.keyPrefix) >= maxKey {
+		l.refuse("WithKeyPrefix(%.20q…): %d bytes leave no room for a name in a key of %d", l.keyPrefix, len(l.keyPrefix), maxKey)
+	}
+	l.reclaims.locker = l
+	if err := l.validate(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// checkNodes refuses a set of nodes on which majorities would mean nothing.
+func (l *Locker) checkNodes() error {
+	n := len(l.pools)
+	switch {
+	case n == 0:
+		return refuse("no nodes")
+	case n%2 == 0:
+		return refuse("%d nodes: an even number survives no more failures than one node less; want an odd number", n)
+	case n > maxNodes:
+		return refuse("%d nodes: more than %d", n, maxNodes)
+	}
+	seen := make(map[string]int, n)
+	for i, p := range l.pools {
+		l.timeout = max(l.timeout, p.Timeout())
+		endpoint := p.Endpoint()
+		if endpoint == "" {
+			endpoint = p.Name()
+		}
+		if first, twice := seen[endpoint]; twice {
+			return refuse("nodes %d and %d are the same: %s", first+1, i+1, p.Name())
+		}
+		seen[endpoint] = i
+	}
+	return nil
+}
+
+// Acquire gets the lock on name, waiting while others hold it until ctx ends.
+//
+// It returns ErrNoQuorum when too few nodes answered for longer than
+// [WithOutageTolerance], or at once if they fail in a way that time does not
+// mend; ErrTaken or ErrNoQuorum after [WithMaxAttempts]; the context's error,
+// with its cause, when ctx ended, together with what the last attempt met;
+// ErrConfig if the name or an option makes no sense; ErrClosed after Close.
+func (l *Locker) Acquire(ctx context.Context, name string, opts ...LockOption) (*Lock, error) {
+	return l.lock(ctx, []string{name}, opts, true)
+}
+
+// TryAcquire makes exactly one attempt. It returns ErrTaken when others hold
+// the lock and ErrNoQuorum when too few nodes answered; otherwise it returns
+// what Acquire does.
+func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...LockOption) (*Lock, error) {
+	return l.lock(ctx, []string{name}, opts, false)
+}
+
+// AcquireAll gets the locks on all names at once, as one [Lock], or none of
+// them, waiting as [Locker.Acquire] does. Order and duplicates do not matter,
+// and two callers with overlapping names cannot deadlock: nobody holds some
+// names while waiting for others. At most 128 names.
+func (l *Locker) AcquireAll(ctx context.Context, names []string, opts ...LockOption) (*Lock, error) {
+	return l.lock(ctx, slices.Clone(names), opts, true)
+}
+
+// TryAcquireAll is AcquireAll with exactly one attempt. The error's Held tells
+// which of the names others hold.
+func (l *Locker) TryAcquireAll(ctx context.Context, names []string, opts ...LockOption) (*Lock, error) {
+	return l.lock(ctx, slices.Clone(names), opts, false)
+}
+
+// target is what a caller wants to lock, and how.
+type target struct {
+	names []string // sorted, each once
+	keys  []string
+	*lockConfig
+}
+
+func (l *Locker) lock(ctx context.Context, names []string, opts []LockOption, wait bool) (*Lock, error) {
+	if !l.enter() {
+		return nil, ErrClosed
+	}
+	defer l.calls.Done()
+	t, err := l.target(names, opts)
+	if err != nil {
+		return nil, err
+	}
+	if ended := contextError(ctx); ended != nil {
+		return nil, &QuorumError{Op: "acquire", Names: t.names, Quorum: quorum.Size(len(l.pools)), ended: ended}
+	}
+	if wait {
+		return l.persist(ctx, t)
+	}
+	return l.attempt(ctx, t)
+}
+
+func (l *Locker) target(names []string, opts []LockOption) (*target, error) {
+	t := &target{names: names, lockConfig: &l.lockConfig}
+	if len(opts) > 0 {
+		own := l.lockConfig
+		for i, o := range opts {
+			if o == nil {
+				return nil, refuse("option %d is nil", i+1)
+			}
+			o.applyLock(&own)
+		}
+		if err := own.validate(); err != nil {
+			return nil, err
+		}
+		t.lockConfig = &own
+	}
+	if len(names) > 1 {
+		// One order for all, so that errors do not depend on the caller's.
+		slices.Sort(names)
+		t.names = slices.Compact(names)
+	}
+	if n := len(t.names); n == 0 || n > maxNames {
+		return nil, refuse("%d names: want 1 to %d", n, maxNames)
+	}
+	t.keys = make([]string, len(t.names))
+	for i, name := range t.names {
+		key := l.keyPrefix + name
+		switch {
+		case name == "":
+			return nil, refuse("empty name")
+		case len(key) > maxKey:
+			return nil, refuse("name %.20q…: its key is longer than %d bytes", name, maxKey)
+		case strings.HasPrefix(key, reserved):
+			return nil, refuse("name %q: keys that begin with %q are reserved", name, reserved)
+		}
+		t.keys[i] = key
+	}
+	return t, nil
+}
+
+// enter begins a method; it returns false if the Locker is closed. Otherwise
+// calls.Done ends it.
+func (l *Locker) enter() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.closed {
+		return false
+	}
+	l.calls.Add(1)
+	return true
+}
+
+func (l *Locker) isClosed() bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.closed
+}
+
+// Close ends the Locker: methods that wait return ErrClosed, those that send
+// finish, and what failed attempts and releases have left on the nodes is
+// reclaimed for as long as two node timeouts. Then the connections are closed,
+// unless they belong to pools that were given. It is idempotent.
+//
+// It does not release locks that are held: their keys end with their TTL,
+// nothing renews them any more, and their Done channel closes at the deadline.
+func (l *Locker) Close() error {
+	l.once.Do(func() {
+		l.mu.Lock()
+		l.closed = true
+		l.mu.Unlock()
+		close(l.closing)
+		l.calls.Wait()
+		l.reclaims.close(2 * l.timeout)
+		if !l.ownPools {
+			return
+		}
+		var all *multierror.Error
+		for _, p := range l.pools {
+			if err := p.Close(); err != nil {
+				all = multierror.Append(all, &NodeError{Op: "close", Addr: p.Name(), Err: err})
+			}
+		}
+		if err := inline(all); err != nil {
+			l.failed = errors.New("redlock: " + err.Error())
+		}
+	})
+	return l.failed
+}

@@ -1,0 +1,296 @@
+package redlock
+
+import (
+	"crypto/tls"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/hashicorp/go-multierror"
+
+	"github.com/redquorum/go-redlock/clock"
+	"github.com/redquorum/go-redlock/pool"
+)
+
+// Option is what [New] and [NewWithPools] take.
+type Option interface{ apply(*config) }
+
+// LockOption is what the acquiring methods take. Each may also be given to
+// [New], where it becomes the default of every lock.
+type LockOption interface {
+	Option
+	applyLock(*lockConfig)
+}
+
+type config struct {
+	lockConfig
+	owner     string
+	keyPrefix string
+	clock     clock.Clock
+	pools     []pool.Option
+	dialling  string // the name of an option about dialling that was given
+	refused   *multierror.Error
+}
+
+type lockConfig struct {
+	ttl             time.Duration
+	driftFactor     float64
+	minValidity     time.Duration
+	maxAttempts     int
+	minDelay        time.Duration
+	maxDelay        time.Duration
+	outageTolerance time.Duration
+	autoRenew       bool
+	maxHold         time.Duration
+	refill          bool
+}
+
+// Limits and defaults.
+const (
+	DefaultTTL             = 10 * time.Second
+	DefaultDriftFactor     = 0.01
+	DefaultMinRetryDelay   = 50 * time.Millisecond
+	DefaultMaxRetryDelay   = 250 * time.Millisecond
+	DefaultOutageTolerance = 5 * time.Second
+	DefaultNodeTimeout     = pool.DefaultTimeout
+
+	minTTL = 10 * time.Millisecond
+	maxTTL = 366 * 24 * time.Hour
+)
+
+func defaults() config {
+	return config{
+		lockConfig: lockConfig{
+			ttl:             DefaultTTL,
+			driftFactor:     DefaultDriftFactor,
+			minDelay:        DefaultMinRetryDelay,
+			maxDelay:        DefaultMaxRetryDelay,
+			outageTolerance: DefaultOutageTolerance,
+			refill:          true,
+		},
+		owner: defaultOwner(),
+		clock: clock.System(),
+	}
+}
+
+type option func(*config)
+
+func (o option) apply(c *config) { o(c) }
+
+type lockOption func(*lockConfig)
+
+func (o lockOption) apply(c *config)         { o(&c.lockConfig) }
+func (o lockOption) applyLock(c *lockConfig) { o(c) }
+
+// WithTTL sets how long the lock is held if nobody renews or releases it: the
+// expiry of its keys. Default 10 s. A whole number of milliseconds, from 10 ms
+// to 366 days.
+//
+// Shorter means a crashed holder blocks others for less time; but everything
+// that can delay the holder — a garbage collection, a slow network, a paused
+// machine — counts against it.
+func WithTTL(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.ttl = d })
+}
+
+// WithDriftFactor sets by what fraction the clocks of nodes and client may
+// run at different rates. TTL × factor + 2 ms is taken off the validity.
+// Default 0.01. At least 0 and below 1. With a factor below the true
+// difference two clients can hold the lock at once.
+func WithDriftFactor(f float64) LockOption {
+	return lockOption(func(c *lockConfig) { c.driftFactor = f })
+}
+
+// WithMinValidity sets how much validity a lock must have left when it is
+// handed out; an attempt that took so long that less is left has failed.
+// Default 0: any. It must be smaller than the TTL less drift.
+func WithMinValidity(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.minValidity = d })
+}
+
+// WithMaxAttempts bounds how often Acquire tries. Default 0: until the context
+// ends. The error of the last attempt is returned.
+func WithMaxAttempts(n int) LockOption {
+	return lockOption(func(c *lockConfig) { c.maxAttempts = n })
+}
+
+// WithRetryDelay sets how long Acquire waits, at random between the two, before
+// it tries again while others hold the lock. Default 50 ms to 250 ms. The
+// moment at which the holder's TTL ends, as the nodes report it, ends the wait
+// earlier. Smaller finds a freed lock sooner and puts more load on the nodes.
+func WithRetryDelay(min, max time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.minDelay, c.maxDelay = min, max })
+}
+
+// WithOutageTolerance sets how long Acquire goes on trying while no quorum of
+// nodes answers; then it returns ErrNoQuorum. Default 5 s. 0 returns at the
+// first such attempt. Failures that time does not mend, such as a wrong
+// password on a majority, are returned at once in any case.
+func WithOutageTolerance(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.outageTolerance = d })
+}
+
+// WithAutoRenew renews the lock in the background, at about a third of the TTL,
+// for as long as it is held. Default: off for Acquire, on for Do. A lock that
+// is renewed and never released is held until the process ends; see
+// [WithMaxHold].
+func WithAutoRenew(on bool) LockOption {
+	return lockOption(func(c *lockConfig) { c.autoRenew = on })
+}
+
+// WithMaxHold bounds how long the lock is held, renewed or not, from its
+// acquisition: then it is lost. Default 0: no bound. Its keys end with their
+// TTL after that. It must not be shorter than the minimum validity.
+func WithMaxHold(d time.Duration) LockOption {
+	return lockOption(func(c *lockConfig) { c.maxHold = d })
+}
+
+// WithRefill sets whether a renewal gives the keys back to nodes that have lost
+// them, after a quorum has renewed. Default on. Off, a lock whose nodes restart
+// empty one after another is lost with the last of a majority.
+func WithRefill(on bool) LockOption {
+	return lockOption(func(c *lockConfig) { c.refill = on })
+}
+
+// WithNodeTimeout sets how long one node may take to answer one command.
+// Default 500 ms. It must be positive. It bounds how long a call waits when a
+// majority hangs; it should be well below the TTL and well above the round
+// trip to the nodes.
+func WithNodeTimeout(d time.Duration) Option {
+	return option(func(c *config) {
+		if d <= 0 {
+			c.refuse("WithNodeTimeout(%v): not positive", d)
+			return
+		}
+		c.pools = append(c.pools, pool.WithTimeout(d))
+		c.dialling = "WithNodeTimeout"
+	})
+}
+
+// WithRestartGuard keeps a node that restarted less than maxTTL ago from
+// granting locks: it may have forgotten locks that it had granted. maxTTL must
+// be at least the longest TTL that any client uses. Default 0: off. It needs
+// INFO, and a node that denies it grants nothing.
+//
+// It is what the Redis page calls delayed restarts, without delaying anything:
+// such a node still renews and releases. Without it, and without persistence
+// on every write, a restart at the wrong moment can let two clients hold a
+// lock.
+func WithRestartGuard(maxTTL time.Duration) Option {
+	return option(func(c *config) {
+		if maxTTL < 0 {
+			c.refuse("WithRestartGuard(%v): negative", maxTTL)
+			return
+		}
+		c.pools = append(c.pools, pool.WithRestartGuard(maxTTL))
+		c.dialling = "WithRestartGuard"
+	})
+}
+
+// WithKeyPrefix sets what is put before each name to make its key. Default
+// none: the name is the key. Clients that contend must agree on it.
+func WithKeyPrefix(prefix string) Option {
+	return option(func(c *config) { c.keyPrefix = prefix })
+}
+
+// WithOwner sets the label that tells people who holds a lock. Default
+// host:pid. At most 128 bytes of UTF-8 without control characters. It is
+// stored with the lock: no secrets.
+func WithOwner(label string) Option {
+	return option(func(c *config) {
+		if err := checkOwner(label); err != nil {
+			c.refuse("WithOwner(%.140q): %v", label, err)
+		}
+		c.owner = label
+	})
+}
+
+// WithClock sets the clock that validity is measured by. Default
+// [clock.System]. Use clock.Monotonic in a testing/synctest bubble.
+func WithClock(source clock.Clock) Option {
+	return option(func(c *config) {
+		if source == nil {
+			c.refuse("WithClock(nil): no clock")
+			return
+		}
+		c.clock = source
+	})
+}
+
+// WithDialer sets how network connections to nodes are opened: through a
+// tunnel, say. TLS is added on top where it is asked for.
+func WithDialer(dial pool.DialFunc) Option {
+	return option(func(c *config) {
+		if dial == nil {
+			c.refuse("WithDialer(nil): no dialer")
+			return
+		}
+		c.pools = append(c.pools, pool.WithDialer(dial))
+		c.dialling = "WithDialer"
+	})
+}
+
+// WithDialOptions adds redigo dial options for every node, after what its
+// address says. Prefer [WithDialer] and [WithTLSConfig] where they suffice; see
+// [pool.WithDialOptions] for why.
+func WithDialOptions(options ...redis.DialOption) Option {
+	return option(func(c *config) {
+		c.pools = append(c.pools, pool.WithDialOptions(options...))
+		c.dialling = "WithDialOptions"
+	})
+}
+
+// WithTLSConfig encrypts the connections to all nodes but unix sockets, with
+// this configuration. An address that asks for no encryption (redis://) is
+// refused together with it.
+func WithTLSConfig(t *tls.Config) Option {
+	return option(func(c *config) {
+		if t == nil {
+			c.refuse("WithTLSConfig(nil): no configuration")
+			return
+		}
+		c.pools = append(c.pools, pool.WithTLSConfig(t))
+		c.dialling = "WithTLSConfig"
+	})
+}
+
+func (c *config) refuse(format string, args ...any) {
+	c.refused = multierror.Append(c.refused, refuse(format, args...))
+}
+
+// validate returns what is wrong with the options, all of it.
+func (c *config) validate() error {
+	if err := inline(multierror.Append(c.refused, c.lockConfig.validate())); err != nil {
+		return err
+	}
+	return nil
+}
+
+// validate returns what is wrong with the lock options.
+func (c *lockConfig) validate() error {
+	usable := clock.Deadline(0, c.ttl, c.driftFactor)
+	switch {
+	case c.ttl < minTTL || c.ttl > maxTTL:
+		return refuse("WithTTL(%v): not between %v and %v", c.ttl, minTTL, maxTTL)
+	case c.ttl%time.Millisecond != 0:
+		return refuse("WithTTL(%v): not a whole number of milliseconds", c.ttl)
+	case !(c.driftFactor >= 0 && c.driftFactor < 1): // not NaN either
+		return refuse("WithDriftFactor(%v): not at least 0 and below 1", c.driftFactor)
+	case usable <= 0:
+		return refuse("WithDriftFactor(%v): nothing is left of a TTL of %v", c.driftFactor, c.ttl)
+	case c.minValidity < 0:
+		return refuse("WithMinValidity(%v): negative", c.minValidity)
+	case c.minValidity >= usable:
+		return refuse("WithMinValidity(%v): a TTL of %v less drift is %v", c.minValidity, c.ttl, usable)
+	case c.maxAttempts < 0:
+		return refuse("WithMaxAttempts(%d): negative", c.maxAttempts)
+	case c.minDelay <= 0 || c.maxDelay < c.minDelay:
+		return refuse("WithRetryDelay(%v, %v): want 0 < min ≤ max", c.minDelay, c.maxDelay)
+	case c.outageTolerance < 0:
+		return refuse("WithOutageTolerance(%v): negative", c.outageTolerance)
+	case c.maxHold < 0:
+		return refuse("WithMaxHold(%v): negative", c.maxHold)
+	case c.maxHold > 0 && c.maxHold < c.minValidity:
+		return refuse("WithMaxHold(%v): shorter than the minimum validity %v", c.maxHold, c.minValidity)
+	}
+	return nil
+}

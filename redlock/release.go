@@ -1,0 +1,114 @@
+package redlock
+
+import (
+	"context"
+
+	"github.com/redquorum/go-redlock/internal/quorum"
+	"github.com/redquorum/go-redlock/internal/scripts"
+	"github.com/redquorum/go-redlock/pool"
+)
+
+// Release gives the lock up: it ends the lock, and every context made from it,
+// and then deletes the keys on all nodes. It returns when a quorum has
+// answered; the rest is seen to in the background.
+//
+// It is idempotent: later and concurrent calls wait for and return the result
+// of the first. ctx bounds only the waiting: the keys are deleted even if it
+// has ended already, and then its error is returned.
+//
+// It returns ErrLost if the lock had been lost before; what is left of it is
+// deleted all the same. It returns ErrNoQuorum if too few nodes confirmed; the
+// keys end with their TTL at the latest.
+func (k *Lock) Release(ctx context.Context) error {
+	if !k.locker.enter() {
+		return ErrClosed
+	}
+	defer k.locker.calls.Done()
+
+	k.mu.Lock()
+	cancels := k.expireLocked()
+	r := k.releasing
+	first := r == nil
+	if first {
+		r = k.newReleaseLocked()
+		k.releasing = r
+		// Before anything is sent: from here on no renewal begins, and no
+		// command that sets a key goes out.
+		k.unwanted.Store(true)
+		if k.ended == nil {
+			cancels = k.endLocked(ErrReleased)
+		}
+	}
+	err := k.ended
+	k.mu.Unlock()
+	cancels.run(err)
+
+	if first {
+		r.send()
+	}
+	if r.round.Wait(ctx, nil) != quorum.Undecided {
+		return r.err
+	}
+	failed := quorumError(&r.poll)
+	failed.ended = contextError(ctx)
+	return failed
+}
+
+// release is the poll of the release.
+type release struct {
+	poll[int]
+	lost error // why the lock had ended before
+	err  error // set before the round's Wait returns
+}
+
+func (k *Lock) newReleaseLocked() *release {
+	r := &release{lost: k.ended, poll: poll[int]{
+		locker: k.locker,
+		op:     "release",
+		names:  k.names,
+		claim:  &k.claim,
+		script: scripts.Release(k.keys, k.token, true),
+		read:   readDeleted(len(k.keys)),
+	}}
+	r.voted = r.reclaim
+	r.round.Settled = r.settled
+	r.round.Init(len(k.locker.pools), quorum.Certain)
+	return r
+}
+
+func readDeleted(keys int) func(any) (quorum.Vote, int, error) {
+	return func(reply any) (quorum.Vote, int, error) {
+		deleted, err := scripts.ParseRelease(reply, keys)
+		switch {
+		case err != nil:
+			return quorum.Failed, deleted, err
+		case deleted == keys:
+			return quorum.Granted, deleted, nil
+		}
+		return quorum.Refused, deleted, nil
+	}
+}
+
+// reclaim sees to it that a node where the release failed is tried again.
+func (r *release) reclaim(node int, result pool.Result, _ quorum.Vote) {
+	r.locker.reclaims.redo(r.claim, node, r.script, result)
+}
+
+func (r *release) settled(verdict quorum.Verdict, tally quorum.Tally) {
+	switch {
+	case r.lost != nil:
+		r.err = r.lost
+	case verdict == quorum.Won:
+	case tally.Denied():
+		failed := quorumError(&r.poll)
+		failed.outcome, failed.detail = ErrLost, "the keys were gone or taken"
+		r.err = failed
+	case tally.Granted+tally.Refused >= tally.Quorum():
+		// A quorum is free of the token, and nothing proves that it was not
+		// ours until now: nodes that never held it count among the refusals.
+	default:
+		failed := quorumError(&r.poll)
+		failed.outcome = ErrNoQuorum
+		r.err = failed
+	}
+}

@@ -1,0 +1,188 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redquorum/go-redlock/internal/quorum"
+	"github.com/redquorum/go-redlock/internal/scripts"
+	"github.com/redquorum/go-redlock/pool"
+)
+
+// What a node that refuses to renew says of the keys.
+var (
+	errMissing = errors.New("key is gone")
+	errOther   = errors.New("key holds another token")
+)
+
+// Renew begins the TTL anew on a quorum of nodes. Calls at the same time are
+// one renewal.
+//
+// It returns ErrLost if the lock's deadline has passed, without sending
+// anything, or if the nodes say that the keys are gone or taken; ErrReleased
+// after Release; ErrNoQuorum if too few nodes answered: the lock then stays
+// what it was, with the deadline it had. If ctx ends first its error is
+// returned, and the renewal goes on in the background.
+func (k *Lock) Renew(ctx context.Context) error {
+	if !k.locker.enter() {
+		return ErrClosed
+	}
+	defer k.locker.calls.Done()
+	if ended := contextError(ctx); ended != nil {
+		return &QuorumError{Op: "renew", Names: k.names, Quorum: quorum.Size(len(k.locker.pools)), ended: ended}
+	}
+
+	k.mu.Lock()
+	cancels := k.expireLocked()
+	err := k.ended
+	r := k.renewal
+	first := err == nil && r == nil
+	if first {
+		r = k.newRenewalLocked()
+	}
+	k.mu.Unlock()
+	cancels.run(err)
+	if err != nil {
+		return err
+	}
+	if first {
+		r.send()
+	}
+	if r.round.Wait(ctx, k.locker.closing) != quorum.Undecided {
+		return r.err
+	}
+	if k.locker.isClosed() {
+		return ErrClosed
+	}
+	failed := quorumError(&r.poll)
+	failed.ended = contextError(ctx)
+	return failed
+}
+
+// renewal is the poll of one renewal.
+type renewal struct {
+	poll[scripts.Hold]
+	lock *Lock
+	err  error // set before the round's Wait returns
+}
+
+func (k *Lock) newRenewalLocked() *renewal {
+	r := &renewal{lock: k, poll: poll[scripts.Hold]{
+		locker: k.locker,
+		op:     "renew",
+		names:  k.names,
+		claim:  &k.claim,
+		script: scripts.Renew(k.keys, k.token, k.ttl),
+		read:   readHold,
+	}}
+	r.round.Settled = r.settled
+	r.round.Straggler = r.straggler
+	r.round.Init(len(k.locker.pools), quorum.Certain)
+	k.renewal = r
+	return r
+}
+
+func readHold(reply any) (quorum.Vote, scripts.Hold, error) {
+	hold, err := scripts.ParseRenew(reply)
+	switch {
+	case err != nil:
+		return quorum.Failed, hold, err
+	case hold == scripts.Ours:
+		return quorum.Granted, hold, nil
+	case hold == scripts.Others:
+		return quorum.Refused, hold, errOther
+	}
+	return quorum.Refused, hold, errMissing
+}
+
+// settled puts the verdict into effect. An ended lock stays ended, whatever
+// the nodes say: whoever watched it has been told.
+func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
+	k := r.lock
+	k.mu.Lock()
+	k.renewal = nil
+	var cancels cancels
+	switch {
+	case k.ended != nil:
+		r.err = k.ended
+	case verdict == quorum.Won:
+		k.extendLocked(r.began)
+		cancels = k.expireLocked()
+		r.err = k.ended
+	case tally.Denied():
+		failed := quorumError(&r.poll)
+		failed.outcome = ErrLost
+		cancels = k.endLocked(&lossError{names: k.names, reason: r.reason(), cause: failed})
+		r.err = k.ended
+	default:
+		// Nothing is known to be lost: the deadline stands, and until then
+		// there is time to try again.
+		failed := quorumError(&r.poll)
+		failed.outcome = ErrNoQuorum
+		r.err = failed
+		cancels = k.expireLocked()
+		k.renewAt = k.locker.clock.Elapsed() + k.ttl/40 + rand.N(k.ttl/40)
+	}
+	k.armLocked()
+	err := k.ended
+	k.mu.Unlock()
+	cancels.run(err)
+	if err == nil && verdict == quorum.Won {
+		for node, ballot := range r.round.Ballots() {
+			r.refill(node, ballot)
+		}
+	}
+}
+
+// reason says what a majority of refusals amounts to.
+func (r *renewal) reason() string {
+	for _, ballot := range r.round.Ballots() {
+		if ballot.Vote == quorum.Refused && ballot.Reply == scripts.Others {
+			return "stolen"
+		}
+	}
+	return "deleted"
+}
+
+// straggler is a vote that came after the verdict.
+func (r *renewal) straggler(node int, ballot quorum.Ballot[scripts.Hold]) {
+	if verdict, _ := r.round.Count(); verdict == quorum.Won {
+		r.refill(node, ballot)
+	}
+}
+
+// refill gives the keys back to a node that has lost them, now that a quorum
+// has renewed. It counts for nothing: the next renewal will find it or not.
+//
+// A node that may still execute an older command is left alone: the release
+// could not tell any more which of the two it has undone.
+func (r *renewal) refill(node int, ballot quorum.Ballot[scripts.Hold]) {
+	k := r.lock
+	if ballot.Vote != quorum.Refused || ballot.Reply != scripts.Missing ||
+		!k.config.refill || k.doubt.Load()&bit(node) != 0 {
+		return
+	}
+	now := k.locker.clock.Elapsed()
+	rest := (r.began + k.ttl - now).Truncate(time.Millisecond)
+	if rest < minTTL || k.Err() != nil {
+		return
+	}
+	k.clean.And(^bit(node))
+	k.locker.pools[node].Start(&pool.Call{
+		Script: scripts.Acquire(k.keys, k.token, rest, scripts.Fencing{}),
+		To:     (*refill)(&k.claim),
+		Node:   node,
+		Began:  now,
+	})
+}
+
+// refill receives what a node says to being refilled.
+type refill claim
+
+func (c *refill) Deliver(node int, result pool.Result) {
+	(*claim)(c).note(node, result, quorum.Pending)
+}
+
+func (c *refill) Wanted() bool { return !c.unwanted.Load() }

@@ -1,0 +1,66 @@
+package redlock
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A token is 128 random bits in base64url, a dot, and the owner label. The
+// random part alone makes it unguessable; the label is for people.
+const (
+	tokenBytes = 16
+	tokenChars = 22 // of tokenBytes bytes in unpadded base64
+)
+
+// maxOwner bounds the owner label, in bytes: it travels with every command.
+const maxOwner = 128
+
+func newToken(owner string) string {
+	var random [tokenBytes]byte
+	_, _ = rand.Read(random[:]) // never fails: it ends the program instead
+	var token [tokenChars + 1 + maxOwner]byte
+	base64.RawURLEncoding.Encode(token[:], random[:])
+	token[tokenChars] = '.'
+	n := copy(token[tokenChars+1:], owner)
+	return string(token[:tokenChars+1+n])
+}
+
+// ownerOf returns the label in a token, or "" if it is not a token of ours:
+// other libraries store other values under the same keys.
+func ownerOf(token string) string {
+	random, owner, found := strings.Cut(token, ".")
+	if !found || len(random) != tokenChars || checkOwner(owner) != nil {
+		return ""
+	}
+	if _, err := base64.RawURLEncoding.DecodeString(random); err != nil {
+		return ""
+	}
+	return owner
+}
+
+func checkOwner(owner string) error {
+	switch {
+	case len(owner) > maxOwner:
+		return fmt.Errorf("longer than %d bytes", maxOwner)
+	case !utf8.ValidString(owner):
+		return errors.New("not valid UTF-8")
+	case strings.ContainsFunc(owner, unicode.IsControl):
+		return errors.New("contains control characters")
+	}
+	return nil
+}
+
+// defaultOwner is host:pid.
+func defaultOwner() string {
+	host, err := os.Hostname()
+	if err != nil || checkOwner(host) != nil || len(host) > maxOwner/2 {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s:%d", host, os.Getpid())
+}
