@@ -10,7 +10,7 @@ import (
 type Ballot[R any] struct {
 	Vote  Vote
 	Reply R     // of a node that granted or refused
-	Err   error // of a node that did not
+	Err   error // why the node did not grant
 }
 
 // Round collects the votes of one question to all nodes.
@@ -35,6 +35,7 @@ type Round[R any] struct {
 	verdict   Verdict
 	ballots   []Ballot[R]
 	abandoned bool
+	complete  chan struct{} // made by Complete, closed with the last vote
 }
 
 // Init makes the round ready for n nodes.
@@ -57,6 +58,9 @@ func (r *Round[R]) Cast(node int, ballot Ballot[R]) {
 		settled = r.verdict != Undecided
 	}
 	verdict, tally := r.verdict, r.tally
+	if r.complete != nil && tally.Outstanding() == 0 {
+		close(r.complete)
+	}
 	r.mu.Unlock()
 
 	if settled {
@@ -70,26 +74,52 @@ func (r *Round[R]) Cast(node int, ballot Ballot[R]) {
 	}
 }
 
-// Wait returns the verdict, or Undecided if ctx ended or stop was closed
-// first. From then on the remaining votes are stragglers.
+// Wait returns the verdict, or Undecided if ctx ended or stop was closed before
+// the deciding vote was cast. From then on the remaining votes, that one
+// included, are stragglers.
+//
+// A tie goes to the verdict: a vote that was counted for it is nobody's
+// straggler, so whoever waits must be told.
 func (r *Round[R]) Wait(ctx context.Context, stop <-chan struct{}) Verdict {
 	select {
 	case <-r.decided:
 	case <-ctx.Done():
-		return r.abandon()
+		if r.abandon() {
+			return Undecided
+		}
 	case <-stop:
-		return r.abandon()
+		if r.abandon() {
+			return Undecided
+		}
 	}
+	<-r.decided // at most Settled is still running
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.verdict
 }
 
-func (r *Round[R]) abandon() Verdict {
+// abandon makes stragglers of the votes that are still out, unless there is a
+// verdict.
+func (r *Round[R]) abandon() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.verdict != Undecided {
+		return false
+	}
 	r.abandoned = true
-	return Undecided
+	return true
+}
+
+// Complete returns a channel that is closed once every node has voted. It may
+// be called once.
+func (r *Round[R]) Complete() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.complete = make(chan struct{})
+	if r.tally.Outstanding() == 0 {
+		close(r.complete)
+	}
+	return r.complete
 }
 
 // Count returns the verdict so far and the votes behind it.

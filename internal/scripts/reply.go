@@ -11,7 +11,8 @@ const Forever time.Duration = 1<<63 - 1
 // Acquired is a node's answer to [Acquire].
 type Acquired struct {
 	Granted bool
-	// Fence is the fencing counter after the vote; 0 without fencing.
+	// Fence is the fencing counter after the vote, below 2^53; 0 without
+	// fencing.
 	Fence int64
 	// Wait is how long the holder's TTL still runs, the longest of several;
 	// [Forever] if one never ends. Only for refused votes.
@@ -21,11 +22,16 @@ type Acquired struct {
 	Held []int
 }
 
+// maxFence is where the exact numbers of Lua end. No script answers with more,
+// and one node that did would exhaust the counters of all: the largest number
+// of a quorum is what the others are raised to.
+const maxFence = 1 << 53
+
 // ParseAcquire reads the reply to [Acquire] of keys keys.
 func ParseAcquire(reply any, keys int) (Acquired, error) {
 	switch r := reply.(type) {
 	case int64:
-		if r >= 0 {
+		if r >= 0 && r < maxFence {
 			return Acquired{Granted: true, Fence: r}, nil
 		}
 	case []any:

@@ -7,17 +7,21 @@
 --       never ends), then the positions in KEYS of the keys that are held
 --
 -- A key that already holds the token counts as free, so a repeated acquire is
--- granted again. Everything is read before anything is written: a key of the
--- wrong type fails the whole vote while nothing has been changed.
+-- granted again. It keeps a TTL that runs longer: an acquire that arrives late
+-- must not undo a renewal that has been counted. Everything is read before
+-- anything is written: a key of the wrong type fails the whole vote while
+-- nothing has been changed.
 
-local token, ttl, proposal = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local token, ttl, proposal = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local n = #KEYS
 if proposal > 0 then n = n / 2 end
 
-local held, longest = {}, 0
+local held, longest, kept = {}, 0, {}
 for i = 1, n do
   local holder = redis.call('GET', KEYS[i])
-  if holder and holder ~= token then
+  if holder == token then
+    kept[i] = redis.call('PTTL', KEYS[i]) >= ttl
+  elseif holder then
     local left = redis.call('PTTL', KEYS[i])
     if left < 0 then left = math.huge end
     if left > longest then longest = left end
@@ -30,13 +34,15 @@ if #held > 0 then
 end
 
 -- A Lua number is exact below 2^53 only; a counter there would stop growing.
+-- A counter is digits and nothing else: Lua takes nan for a number, too, which
+-- is smaller than none and would be overwritten.
 local fence = proposal
 if proposal > 0 then
   for i = n + 1, 2 * n do
     local last = redis.call('GET', KEYS[i])
     if last then
-      last = tonumber(last)
-      if not last then return redis.error_reply('ERR fencing counter is not a number') end
+      if not string.find(last, '^%d+$') then return redis.error_reply('ERR fencing counter is not a number') end
+      last = tonumber(last) or math.huge
       if last >= fence then fence = last + 1 end
     end
   end
@@ -44,7 +50,7 @@ if proposal > 0 then
 end
 
 for i = 1, n do
-  redis.call('SET', KEYS[i], token, 'PX', ttl)
+  if not kept[i] then redis.call('SET', KEYS[i], token, 'PX', ARGV[2]) end
 end
 if proposal > 0 then
   local counter = string.format('%.0f', fence)

@@ -10,9 +10,15 @@ local n = #KEYS / 2
 for i = 1, n do
   if redis.call('GET', KEYS[i]) ~= token then return 0 end
 end
+
+-- All are read before one is written, as in acquire.
+local low = {}
 for i = n + 1, 2 * n do
-  if tonumber(redis.call('GET', KEYS[i]) or '0') < fence then
-    redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
-  end
+  local last = redis.call('GET', KEYS[i]) or '0'
+  if not string.find(last, '^%d+$') then return redis.error_reply('ERR fencing counter is not a number') end
+  if (tonumber(last) or math.huge) < fence then low[#low + 1] = KEYS[i] end
+end
+for _, counter in ipairs(low) do
+  redis.call('SET', counter, ARGV[2], 'PX', ARGV[3])
 end
 return 1

@@ -1,0 +1,4 @@
+package clock
+
+// BootTime is the clock that System reads.
+const BootTime = bootTime
