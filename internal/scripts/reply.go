@@ -20,6 +20,9 @@ type Acquired struct {
 	// Held lists the positions of the keys that others hold. Only for refused
 	// votes.
 	Held []int
+	// Silent says that a holder's token is not of our making, so that nothing
+	// will be announced when it is released. Only for refused votes.
+	Silent bool
 }
 
 // maxFence is where the exact numbers of Lua end. No script answers with more,
@@ -41,10 +44,10 @@ func ParseAcquire(reply any, keys int) (Acquired, error) {
 }
 
 func parseRefusal(reply []any, keys int) (Acquired, error) {
-	if len(reply) < 2 || len(reply) > keys+1 {
+	if len(reply) < 3 || len(reply) > keys+2 {
 		return Acquired{}, unexpected(acquire, reply)
 	}
-	refused := Acquired{Held: make([]int, 0, len(reply)-1)}
+	refused := Acquired{Held: make([]int, 0, len(reply)-2)}
 	switch left, ok := reply[0].(int64); {
 	case ok && left == -1:
 		refused.Wait = Forever
@@ -53,7 +56,14 @@ func parseRefusal(reply []any, keys int) (Acquired, error) {
 	default:
 		return Acquired{}, unexpected(acquire, reply)
 	}
-	for _, element := range reply[1:] {
+	switch reply[1] {
+	case int64(0):
+	case int64(1):
+		refused.Silent = true
+	default:
+		return Acquired{}, unexpected(acquire, reply)
+	}
+	for _, element := range reply[2:] {
 		position, ok := element.(int64)
 		if !ok || position < 1 || position > int64(keys) {
 			return Acquired{}, unexpected(acquire, reply)

@@ -104,7 +104,11 @@ func encodeAcquired(a scripts.Acquired) any {
 	if a.Wait == scripts.Forever {
 		left = -1
 	}
-	reply := []any{left}
+	silent := int64(0)
+	if a.Silent {
+		silent = 1
+	}
+	reply := []any{left, silent}
 	for _, i := range a.Held {
 		reply = append(reply, int64(i)+1)
 	}
@@ -127,6 +131,7 @@ func FuzzParseAcquire(f *testing.F) {
 			require.Less(t, acquired.Fence, int64(limit))
 			require.Zero(t, acquired.Wait)
 			require.Empty(t, acquired.Held)
+			require.False(t, acquired.Silent)
 		} else {
 			require.Zero(t, acquired.Fence)
 			require.GreaterOrEqual(t, acquired.Wait, time.Duration(0))
@@ -202,6 +207,7 @@ func TestWhateverAcquireMayAnswerIsParsed(t *testing.T) {
 				want.Wait = scripts.Forever
 			}
 			want.Held = rand.Perm(keys)[:1+rand.IntN(keys)]
+			want.Silent = rand.IntN(2) == 0
 		}
 		got, err := scripts.ParseAcquire(encodeAcquired(want), keys)
 		require.NoError(t, err)
@@ -222,17 +228,20 @@ func TestRepliesAtTheEdges(t *testing.T) {
 		{name: "the largest number", reply: int64(limit - 1), keys: 1, want: granted(limit - 1)},
 		{name: "a number that Lua cannot have counted", reply: int64(limit), keys: 1, err: ": 9007199254740992"},
 		{name: "a negative number", reply: int64(-1), keys: 1, err: ": -1"},
-		{name: "a holder that is gone in this millisecond", reply: []any{int64(0), int64(1)}, keys: 1, want: refused(0, 0)},
-		{name: "a holder for ever", reply: []any{int64(-1), int64(1)}, keys: 1, want: refused(scripts.Forever, 0)},
-		{name: "the longest wait", reply: []any{longest, int64(1)}, keys: 1, want: refused(time.Duration(longest)*time.Millisecond, 0)},
-		{name: "a wait that would overflow", reply: []any{longest + 1, int64(1)}, keys: 1, err: "array of 2"},
-		{name: "a TTL that PTTL reports for no key", reply: []any{int64(-2), int64(1)}, keys: 1, err: "array of 2"},
-		{name: "every key held", reply: []any{int64(5), int64(1), int64(2)}, keys: 2, want: refused(5*time.Millisecond, 0, 1)},
-		{name: "a refusal without a key", reply: []any{int64(5)}, keys: 1, err: "array of 1"},
-		{name: "more keys than were asked for", reply: []any{int64(5), int64(1), int64(1)}, keys: 1, err: "array of 3"},
-		{name: "a position before the first", reply: []any{int64(5), int64(0)}, keys: 2, err: "array of 2"},
-		{name: "a position after the last", reply: []any{int64(5), int64(3)}, keys: 2, err: "array of 2"},
-		{name: "a position that is a text", reply: []any{int64(5), []byte("1")}, keys: 2, err: "array of 2"},
+		{name: "a holder that is gone in this millisecond", reply: []any{int64(0), int64(1), int64(1)}, keys: 1, want: refused(0, 0)},
+		{name: "a holder for ever", reply: []any{int64(-1), int64(1), int64(1)}, keys: 1, want: refused(scripts.Forever, 0)},
+		{name: "the longest wait", reply: []any{longest, int64(1), int64(1)}, keys: 1, want: refused(time.Duration(longest)*time.Millisecond, 0)},
+		{name: "a wait that would overflow", reply: []any{longest + 1, int64(1), int64(1)}, keys: 1, err: "array of 3"},
+		{name: "a TTL that PTTL reports for no key", reply: []any{int64(-2), int64(1), int64(1)}, keys: 1, err: "array of 3"},
+		{name: "every key held", reply: []any{int64(5), int64(1), int64(1), int64(2)}, keys: 2, want: refused(5*time.Millisecond, 0, 1)},
+		{name: "a refusal without a key", reply: []any{int64(5), int64(0)}, keys: 1, err: "array of 2"},
+		{name: "more keys than were asked for", reply: []any{int64(5), int64(1), int64(1), int64(1)}, keys: 1, err: "array of 4"},
+		{name: "a position before the first", reply: []any{int64(5), int64(1), int64(0)}, keys: 2, err: "array of 3"},
+		{name: "a position after the last", reply: []any{int64(5), int64(1), int64(3)}, keys: 2, err: "array of 3"},
+		{name: "a position that is a text", reply: []any{int64(5), int64(1), []byte("1")}, keys: 2, err: "array of 3"},
+		{name: "a holder that announces", reply: []any{int64(5), int64(0), int64(1)}, keys: 1, want: announcing(5*time.Millisecond, 0)},
+		{name: "neither silent nor not", reply: []any{int64(5), int64(2), int64(1)}, keys: 1, err: "array of 3"},
+		{name: "a silence that is a text", reply: []any{int64(5), []byte("1"), int64(1)}, keys: 1, err: "array of 3"},
 		{name: "an empty array", reply: []any{}, keys: 1, err: "array of 0"},
 		{name: "nothing", reply: nil, keys: 1, err: "<nil>"},
 		{name: "OK", reply: "OK", keys: 1, err: `"OK"`},

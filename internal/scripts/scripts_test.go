@@ -60,7 +60,13 @@ func counters(names []string) []string {
 
 func granted(fence int64) scripts.Acquired { return scripts.Acquired{Granted: true, Fence: fence} }
 
+// refused is what is said of holders whose tokens are not ours, as "other".
 func refused(wait time.Duration, held ...int) scripts.Acquired {
+	return scripts.Acquired{Wait: wait, Held: held, Silent: true}
+}
+
+// announcing is what is said of holders with tokens as this library makes them.
+func announcing(wait time.Duration, held ...int) scripts.Acquired {
 	return scripts.Acquired{Wait: wait, Held: held}
 }
 
@@ -107,6 +113,18 @@ func TestAcquire(t *testing.T) {
 			given: state{"a": "other for 30m0s"},
 			call:  acquire("a"),
 			want:  refused(30*time.Minute, 0),
+		},
+		{
+			name:  "tells a holder that will announce its release from one that will not",
+			given: state{"a": "abcdefghijklmnopqrstuv.someone for 30m0s"},
+			call:  acquire("a"),
+			want:  announcing(30*time.Minute, 0),
+		},
+		{
+			name:  "takes one silent holder among others for silence",
+			given: state{"a": "abcdefghijklmnopqrstuv. for 30m0s", "b": "other for 30m0s"},
+			call:  acquire("a", "b"),
+			want:  refused(30*time.Minute, 0, 1),
 		},
 		{
 			name:  "takes an empty value for a holder",

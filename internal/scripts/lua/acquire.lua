@@ -4,7 +4,9 @@
 -- ARGV  1 token, 2 TTL in ms, 3 fencing proposal (0: no fencing), 4 TTL of the counters in ms
 -- Reply granted: the integer fencing counter, 0 without fencing
 --       refused: an array: the longest remaining TTL of a holder in ms (-1: one
---       never ends), then the positions in KEYS of the keys that are held
+--       never ends), 1 if a holder's token is not of our making and so will
+--       not be announced when it is released (else 0), then the positions in
+--       KEYS of the keys that are held
 --
 -- A key that already holds the token counts as free, so a repeated acquire is
 -- granted again. It keeps a TTL that runs longer: an acquire that arrives late
@@ -16,7 +18,7 @@ local token, ttl, proposal = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local n = #KEYS
 if proposal > 0 then n = n / 2 end
 
-local held, longest, kept = {}, 0, {}
+local held, longest, silent, kept = {}, 0, 0, {}
 for i = 1, n do
   local holder = redis.call('GET', KEYS[i])
   if holder == token then
@@ -25,12 +27,13 @@ for i = 1, n do
     local left = redis.call('PTTL', KEYS[i])
     if left < 0 then left = math.huge end
     if left > longest then longest = left end
+    if string.sub(holder, 23, 23) ~= '.' then silent = 1 end
     held[#held + 1] = i
   end
 end
 if #held > 0 then
   if longest == math.huge then longest = -1 end
-  return {longest, unpack(held)}
+  return {longest, silent, unpack(held)}
 end
 
 -- A Lua number is exact below 2^53 only; a counter there would stop growing.
