@@ -1,0 +1,42 @@
+package house_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A guarantee is worth the test behind it, so each test that the documents
+// name must be there under that name.
+func TestTheTestsThatTheDocumentsNameExist(t *testing.T) {
+	declared := make(map[string]bool)
+	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+	require.NoError(t, filepath.WalkDir(root(t), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, match := range declaration.FindAllStringSubmatch(string(text), -1) {
+			declared[match[1]] = true
+		}
+		return err
+	}))
+
+	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w+)`")
+	found := 0
+	for _, name := range []string{"docs/guarantees.md", "docs/design.md", "README.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
+		require.NoError(t, err)
+		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
+			found++
+			assert.True(t, declared[match[1]], "%s names %s, which is not there", name, match[1])
+		}
+	}
+	require.Greater(t, found, 20, "the documents name hardly any tests")
+}
