@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const defaultPort = "6379"
@@ -58,23 +60,23 @@ func (a Address) String() string {
 	return u.String()
 }
 
-// ParseAddress reads "host:port", "redis://[user[:password]@]host[:port][/database]",
-// the same with rediss:// for TLS, or "unix://[user[:password]@]/path[?db=database]".
+// ParseAddress reads "host:port", "redis://[[user]:password@]host[:port][/database]",
+// the same with rediss:// for TLS, or "unix://[[user]:password@]/path[?db=database]".
 // An IPv6 host stands in brackets. The port of a URL defaults to 6379.
 //
 // A URL with user info but no colon in it, redis://secret@host, carries a
-// password, as redis-cli reads it. Errors never repeat user info.
+// password, as redis-cli reads it. Errors never repeat user info, nor a query.
 func ParseAddress(s string) (Address, error) {
 	if !strings.Contains(s, "://") {
 		endpoint, err := endpoint(s, "")
 		if err != nil {
-			return Address{}, fmt.Errorf("address %q: %w", withoutUserInfo(s), err)
+			return Address{}, fmt.Errorf("address %q: %w", withoutSecrets(s), err)
 		}
 		return Address{Network: "tcp", Endpoint: endpoint}, nil
 	}
 	a, err := parseURL(s)
 	if err != nil {
-		return Address{}, fmt.Errorf("address %q: %w", withoutUserInfo(s), err)
+		return Address{}, fmt.Errorf("address %q: %w", withoutSecrets(s), err)
 	}
 	return a, nil
 }
@@ -82,17 +84,18 @@ func ParseAddress(s string) (Address, error) {
 func parseURL(s string) (Address, error) {
 	u, err := url.Parse(s)
 	if err != nil {
-		var bad *url.Error
-		if errors.As(err, &bad) {
-			err = bad.Err // without the URL, which may hold a password
-		}
-		return Address{}, fmt.Errorf("not a URL: %s", redact(err.Error(), s))
+		// The reason may quote any part of the URL, and what is malformed is
+		// often a password with a reserved character in it.
+		return Address{}, errors.New("not a URL; a reserved character in a password must be percent-encoded")
 	}
 	if u.Fragment != "" {
 		return Address{}, errors.New("a fragment (#) means nothing here; write it as %23 inside a password")
 	}
 	a := Address{Network: "tcp"}
 	a.User, a.Password = userInfo(u.User)
+	if a.User != "" && a.Password == "" {
+		return Address{}, errors.New("a user without a password, which AUTH needs")
+	}
 	switch u.Scheme {
 	case "unix":
 		return a.unix(u)
@@ -101,7 +104,7 @@ func parseURL(s string) (Address, error) {
 	case "redis":
 		a.plaintext = true
 	default:
-		return Address{}, fmt.Errorf("unknown scheme %q: want redis, rediss or unix", u.Scheme)
+		return Address{}, errors.New("unknown scheme: want redis, rediss or unix")
 	}
 	if u.RawQuery != "" {
 		return Address{}, errors.New("a query (?) means nothing here")
@@ -155,18 +158,30 @@ func endpoint(s, port string) (string, error) {
 			}
 			return "", err
 		}
-		host, given = strings.Trim(s, "[]"), port
+		host, given = s, port
+		if inner, ok := strings.CutPrefix(s, "["); ok {
+			host = strings.TrimSuffix(inner, "]")
+		}
 	}
 	if host == "" {
 		return "", errors.New("missing host")
 	}
-	if strings.ContainsAny(host, " \t\r\n/@?#[]\\") {
+	if strings.ContainsAny(host, "/@?#[]\\,\"<>") || strings.ContainsFunc(host, unprintable) {
 		return "", errors.New("malformed host")
 	}
 	if n, err := strconv.ParseUint(given, 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("port %q is not a number from 1 to 65535", given)
+		return "", errors.New("the port is not a number from 1 to 65535")
 	}
-	return net.JoinHostPort(strings.ToLower(host), strings.TrimLeft(given, "0")), nil
+	name, zone, zoned := strings.Cut(host, "%")
+	host = strings.ToLower(name)
+	if zoned {
+		host += "%" + zone // the name of a network interface
+	}
+	return net.JoinHostPort(host, strings.TrimLeft(given, "0")), nil
+}
+
+func unprintable(r rune) bool {
+	return r == utf8.RuneError || !unicode.IsGraphic(r) || unicode.IsSpace(r)
 }
 
 func database(s string) (int, error) {
@@ -175,30 +190,30 @@ func database(s string) (int, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil {
-		return 0, fmt.Errorf("database %q is not a number from 0 to 65535", s)
+		return 0, errors.New("the database is not a number from 0 to 65535")
 	}
 	return int(n), nil
 }
 
-// withoutUserInfo cuts out all that may hold a password: everything between
-// the scheme and the last @.
-func withoutUserInfo(s string) string {
-	at := strings.LastIndexByte(s, '@')
-	if at < 0 {
-		return s
+// withoutSecrets cuts out all that may hold a password: everything between the
+// scheme and the last @, and, for the ways of other clients to write one, a
+// query, a fragment and what follows a comma.
+func withoutSecrets(s string) string {
+	scheme, rest, ok := strings.Cut(s, "://")
+	if !ok || strings.ContainsAny(scheme, ":@/?#,") {
+		scheme, rest = "", s
+	} else {
+		scheme += "://"
 	}
-	scheme := ""
-	if i := strings.Index(s, "://"); i >= 0 && i < at {
-		scheme = s[:i+len("://")]
+	at, tail := strings.LastIndexByte(rest, '@'), strings.IndexAny(rest, "?#,")
+	switch {
+	case tail >= 0 && tail < at:
+		return scheme + "…" // a password with ? in it, or a query with @ in it
+	case tail >= 0:
+		rest = rest[:tail+1] + "…"
 	}
-	return scheme + "…" + s[at:]
-}
-
-// redact drops the detail of a URL error where the URL has user info: the
-// detail may quote it.
-func redact(detail, s string) string {
-	if strings.ContainsRune(s, '@') {
-		return "malformed"
+	if at >= 0 {
+		rest = "…" + rest[at:]
 	}
-	return detail
+	return scheme + rest
 }

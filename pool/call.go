@@ -18,6 +18,7 @@ type Call struct {
 	Began time.Duration
 
 	deadline time.Duration
+	size     int  // about, on the wire, the last time it was sent
 	source   bool // send the script itself: the node does not know its hash
 }
 
@@ -26,7 +27,8 @@ type Receiver interface {
 	// Deliver is called exactly once per call, by a goroutine of the pool or
 	// from within [Pool.Start]. It must not block. Results of one node are
 	// delivered in the order in which the calls were started, except those of
-	// calls that were never sent.
+	// calls that were never sent, or that had to be sent again because the node
+	// had lost its scripts.
 	Deliver(node int, result Result)
 	// Wanted reports whether a call that may grant a lock should still be
 	// sent, if that has not happened yet. It is called with the pool locked and
@@ -74,8 +76,9 @@ func (q *queue) peek() *Call {
 }
 
 func (q *queue) push(calls ...*Call) {
-	if q.head > 0 && len(q.calls)+len(calls) > cap(q.calls) {
-		// Move to the front rather than grow: the space is there.
+	if q.head > len(q.calls)/2 && len(q.calls)+len(calls) > cap(q.calls) {
+		// Move to the front rather than grow: the space is there, and what is
+		// moved is less than what was popped since the last time.
 		n := copy(q.calls, q.calls[q.head:])
 		clear(q.calls[n:])
 		q.calls, q.head = q.calls[:n], 0
@@ -96,12 +99,47 @@ func (q *queue) pop() *Call {
 	return c
 }
 
-// all returns the calls, oldest first. The slice is the queue's own.
-func (q *queue) all() []*Call { return q.calls[q.head:] }
-
 // take returns all calls, oldest first, and leaves the queue empty.
 func (q *queue) take() []*Call {
 	calls := q.calls[q.head:]
 	q.calls, q.head = nil, 0
 	return calls
+}
+
+// backlog holds the calls that have not been sent on the present connection.
+type backlog struct {
+	again queue // were answered NOSCRIPT, and go out before the others
+	fresh queue
+}
+
+func (b *backlog) len() int { return b.again.len() + b.fresh.len() }
+
+func (b *backlog) peek() *Call {
+	if c := b.again.peek(); c != nil {
+		return c
+	}
+	return b.fresh.peek()
+}
+
+func (b *backlog) pop() *Call {
+	if c := b.again.pop(); c != nil {
+		return c
+	}
+	return b.fresh.pop()
+}
+
+// all yields the calls in the order in which they will be sent.
+func (b *backlog) all(yield func(*Call) bool) {
+	for _, q := range [...]*queue{&b.again, &b.fresh} {
+		for _, c := range q.calls[q.head:] {
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// take returns all calls and leaves the backlog empty.
+func (b *backlog) take() []*Call {
+	return append(b.again.take(), b.fresh.take()...)
 }

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -35,14 +36,18 @@ func (timeoutError) Error() string   { return "no answer within the node timeout
 func (timeoutError) Timeout() bool   { return true }
 func (timeoutError) Temporary() bool { return true }
 
+// errConnectTimeout is ErrTimeout before there was a connection.
+var errConnectTimeout = fmt.Errorf("connecting: %w", ErrTimeout)
+
 // normalise gives one failure one identity, whoever reported it: redigo shows
-// the same deadline now as a context's error, now as an i/o timeout, and a
-// dial that Close interrupted as a cancelled context.
+// the same deadline now as a context's error, now as an i/o timeout.
 func normalise(err error) error {
 	var network net.Error
 	switch {
 	case errors.Is(err, context.Canceled):
-		return ErrClosed
+		// Of a context of the dialer's. To a caller it would mean theirs, so it
+		// is not wrapped.
+		return errors.New("cancelled by the dialer: " + err.Error())
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
 		errors.As(err, &network) && network.Timeout():
 		return ErrTimeout
@@ -55,6 +60,7 @@ func normalise(err error) error {
 var permanent = []string{
 	"READONLY",    // a replica
 	"NOAUTH",      // no password given
+	"DENIED",      // protected mode
 	"WRONGPASS",   // not this one
 	"NOPERM",      // ACL
 	"MOVED",       // a cluster node
@@ -64,7 +70,10 @@ var permanent = []string{
 	"ERR unknown command",
 	"ERR invalid password",
 	"ERR Client sent AUTH, but no password is set",
+	"ERR AUTH <password> called without any password", // the same, since 6.0
+	"ERR wrong number of arguments for 'auth'",        // a user, before 6.0
 	"ERR DB index is out of range",
+	"ERR invalid DB index",
 	"ERR This instance has cluster support enabled",
 	"ERR SELECT is not allowed in cluster mode",
 	"ERR The user executing the script", // ACL, from within a script
@@ -74,6 +83,10 @@ var permanent = []string{
 // Permanent reports whether a failure will stay until somebody changes the
 // configuration, so that trying again is pointless.
 func Permanent(err error) bool {
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &untrusted) {
+		return true
+	}
 	var answer redis.Error
 	if !errors.As(err, &answer) {
 		return false

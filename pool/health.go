@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -40,11 +41,19 @@ type Identity struct {
 // connectLocked starts the goroutine that connects. The caller has set the
 // state; there is never more than one such goroutine.
 func (p *Pool) connectLocked(pause time.Duration) {
-	p.wg.Go(func() { p.connect(pause) })
+	last := p.last
+	p.wg.Go(func() { p.connect(last, pause) })
 }
 
 // connect tries until there is a connection, or the pool is closed.
-func (p *Pool) connect(pause time.Duration) {
+func (p *Pool) connect(last *link, pause time.Duration) {
+	if last != nil {
+		select {
+		case <-last.gone:
+		case <-p.ctx.Done():
+			return
+		}
+	}
 	next := minPause
 	for {
 		if !p.sleep(pause) {
@@ -82,7 +91,7 @@ func (p *Pool) connected(l *link, err error) bool {
 	case p.state == Closed:
 		p.mu.Unlock()
 		if l != nil {
-			_ = l.conn.Close()
+			l.hangUp()
 		}
 		return true
 	case err != nil:
@@ -91,9 +100,10 @@ func (p *Pool) connected(l *link, err error) bool {
 		deliver(never, Result{Err: suspectError(err)})
 		return false
 	}
-	p.state, p.cause, p.link = Up, nil, l
-	p.identity = l.identity
+	p.state, p.cause, p.link, p.last = Up, nil, l, l
+	p.identifyLocked(l)
 	p.connects++
+	l.since = p.clock.Elapsed()
 	l.users = 1 // the reader
 	p.wg.Add(1) // for the link: until it is hung up
 	p.wg.Go(func() { p.read(l) })
@@ -112,8 +122,46 @@ func (p *Pool) suspectLocked(cause error) (never []*Call) {
 	return p.waiting.take()
 }
 
-// broken ends a link that failed. Calls in flight may have been executed;
-// those that wait go out on the next connection, unless the node is suspect.
+// identifyLocked takes over what the node says of itself, and puts it in
+// quarantine if it may have forgotten locks.
+func (p *Pool) identifyLocked(l *link) {
+	id := l.identity
+	p.identity = id
+	if id.Err != nil {
+		return
+	}
+	changed := p.runID != "" && p.runID != id.RunID
+	p.runID = id.RunID
+	if p.guard == 0 {
+		return
+	}
+	// Redis subtracts one whole second from another, each cut off, so it may
+	// have been running for almost a second less than it says.
+	if up := max(0, id.Uptime-time.Second); up < p.guard {
+		p.quarantineLocked(l.asked - up + p.guard)
+	}
+	if changed {
+		// However long this server has been running, it may be another than the
+		// one that granted locks under this address until a moment ago.
+		p.quarantineLocked(l.asked + p.guard)
+	}
+}
+
+func (p *Pool) quarantineLocked(end time.Duration) {
+	if !p.quarantined || end > p.grants {
+		p.quarantined, p.grants = true, end
+	}
+}
+
+// A rupture is what must be seen to after a link has ended.
+type rupture struct {
+	link  *link
+	cause error
+	never []*Call
+	pause time.Duration
+}
+
+// broken ends a link that failed.
 func (p *Pool) broken(l *link, cause error) {
 	cause = normalise(cause)
 	p.mu.Lock()
@@ -121,60 +169,119 @@ func (p *Pool) broken(l *link, cause error) {
 		p.mu.Unlock()
 		return
 	}
+	r := p.breakLocked(l, cause)
+	p.mu.Unlock()
+	p.repair(r)
+}
+
+// breakLocked ends the present link. Calls in flight may have been executed;
+// those that wait go out on the next connection, unless the node is suspect.
+func (p *Pool) breakLocked(l *link, cause error) rupture {
+	r := rupture{link: l, cause: cause}
 	p.link = nil
-	maybe := l.flight.take()
-	var never []*Call
-	var pause time.Duration
-	if l.answered && !errors.Is(cause, ErrTimeout) {
-		// The server went away, as it does when it restarts: look at once.
+	l.dirty = true
+	l.failLocked(cause)
+	// A connection that served, or at least lasted, does not end because the
+	// node is sick: the server restarts, or closes what is idle. Look at once.
+	served := l.answered || p.clock.Elapsed()-l.since >= maxPause
+	if served && !errors.Is(cause, ErrTimeout) {
 		p.state = Connecting
 	} else {
-		never = p.suspectLocked(cause)
-		pause = minPause
+		r.never = p.suspectLocked(cause)
+		r.pause = minPause
 	}
-	p.mu.Unlock()
+	return r
+}
 
-	l.end(false)
-	deliver(maybe, Result{Err: cause, Sent: Maybe})
-	deliver(never, Result{Err: suspectError(cause)})
+// repair delivers the results of what a link that ended leaves behind, and
+// goes about the next.
+func (p *Pool) repair(r rupture) {
+	r.link.cut()
+	r.link.deliverLeft()
+	deliver(r.never, Result{Err: suspectError(r.cause)})
 
 	// Only now: results of the old connection come before any of the new.
 	p.mu.Lock()
 	if p.state != Closed {
-		p.connectLocked(pause)
+		p.connectLocked(r.pause)
 	}
 	p.mu.Unlock()
 }
 
-// open dials and does the handshake.
+// open dials and does the handshake, all of it within one bound and ended by
+// Close, except where a wrapped redigo pool does not look at its context.
 func (p *Pool) open() (*link, error) {
+	deadline := p.clock.Elapsed() + connectTimeouts*p.timeout
 	ctx, cancel := context.WithTimeout(p.ctx, connectTimeouts*p.timeout)
 	defer cancel()
-	l := &link{}
-	conn, err := p.redis.GetContext(context.WithValue(ctx, wireKey{}, &l.wire))
+	l, err := p.dialUntil(ctx)
 	if err != nil {
-		return nil, normalise(err)
+		return nil, p.dialError(ctx, err)
 	}
-	l.conn = conn
-	if l.wire == nil {
-		l.stirred = make(chan struct{}, 1)
-	} else {
-		// Close interrupts the handshake, too.
-		defer context.AfterFunc(p.ctx, l.wire.abort)()
+	stop := context.AfterFunc(ctx, l.cut)
+	err = p.handshake(l, deadline)
+	if !stop() {
+		// It was cut, or is about to be.
+		l.dirty = true
+		err = cmp.Or(err, ctx.Err())
 	}
-	if err := p.handshake(l); err != nil {
-		_ = conn.Close()
-		if l.wire != nil {
-			l.wire.abort() // redigo keeps a connection that answered an error
-		}
-		return nil, normalise(err)
+	if err != nil {
+		l.hangUp()
+		return nil, p.dialError(ctx, err)
 	}
 	return l, nil
 }
 
+// dialLink takes a new connection out of the redigo pool.
+func (p *Pool) dialLink() (*link, error) {
+	ctx, cancel := context.WithTimeout(p.ctx, connectTimeouts*p.timeout)
+	defer cancel()
+	l, err := p.dialUntil(ctx)
+	if err != nil {
+		return nil, p.dialError(ctx, err)
+	}
+	return l, nil
+}
+
+func (p *Pool) dialUntil(ctx context.Context) (*link, error) {
+	var a attempt
+	conn, err := p.redis.GetContext(context.WithValue(ctx, attemptKey{}, &a))
+	if a.stop != nil && !a.stop() && err == nil {
+		_ = conn.Close() // it was cut in the last moment
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	l := &link{conn: conn, wire: a.wire, gone: make(chan struct{})}
+	if l.wire == nil {
+		l.stirred = make(chan struct{}, 1)
+	}
+	return l, nil
+}
+
+// dialError says why there is no connection.
+func (p *Pool) dialError(ctx context.Context, err error) error {
+	switch {
+	case p.ctx.Err() != nil:
+		return ErrClosed
+	case isAnswer(err):
+		return err
+	case ctx.Err() != nil:
+		return errConnectTimeout // it shows as the use of a closed connection
+	}
+	if err = normalise(err); errors.Is(err, ErrTimeout) {
+		return errConnectTimeout
+	}
+	return err
+}
+
 // handshake loads the scripts, keeps the hashes that the server computed, and
-// asks who it is. All of it is one round trip.
-func (p *Pool) handshake(l *link) error {
+// asks who it is. All of it is one round trip. All replies are read, even
+// after an error, so that a connection that belongs to somebody else can be
+// given back.
+func (p *Pool) handshake(l *link, deadline time.Duration) error {
+	l.dirty = true
 	for _, script := range scripts.All() {
 		if err := l.conn.Send("SCRIPT", "LOAD", script.Source()); err != nil {
 			return err
@@ -186,28 +293,38 @@ func (p *Pool) handshake(l *link) error {
 	if err := l.conn.Flush(); err != nil {
 		return err
 	}
+	receive := func() (any, error) {
+		left := deadline - p.clock.Elapsed()
+		if left <= 0 {
+			return nil, ErrTimeout
+		}
+		return l.receive(left)
+	}
+	var refused error
 	for _, script := range scripts.All() {
-		hash, err := redis.String(l.receive(connectTimeouts * p.timeout))
+		reply, err := receive()
+		if err != nil && !isAnswer(err) {
+			// What the server said before it hung up is the reason why.
+			return cmp.Or(refused, err)
+		}
+		hash, err := redis.String(reply, err)
 		switch {
 		case err == nil:
 			l.hashes[script.Index()] = hash
 		case hasCode(err, "NOPERM"), hasCode(err, "ERR unknown"):
 			// Without SCRIPT LOAD the source itself is sent, always.
-		default:
-			return err
+		case refused == nil:
+			refused = err
 		}
 	}
-	info, err := redis.String(l.receive(connectTimeouts * p.timeout))
+	reply, err := receive()
 	if err != nil && !isAnswer(err) {
-		return err
+		return cmp.Or(refused, err)
 	}
-	l.identity = parseIdentity(info, err)
-	if known := l.identity.Err == nil; known && l.identity.Uptime < p.guard {
-		// Uptime is in whole seconds, cut off: the server has been running for
-		// at least that long, so this is never too early.
-		l.grants = p.clock.Elapsed() - l.identity.Uptime + p.guard
-	}
-	return nil
+	l.dirty = false
+	l.identity = parseIdentity(redis.String(reply, err))
+	l.asked = p.clock.Elapsed()
+	return refused
 }
 
 // parseIdentity reads INFO server.
@@ -238,9 +355,15 @@ func parseIdentity(info string, err error) Identity {
 // maxUptime keeps a nonsensical uptime from overflowing a duration.
 const maxUptime = 100 * 365 * 24 * time.Hour
 
-// wireKey is the context key under which open leaves the place for the wire
-// that its dialling makes: redigo's pool hides the connection it dialled.
-type wireKey struct{}
+// attempt is where dialWire leaves the wire it made: redigo's pool hides the
+// connection it dialled.
+type attempt struct {
+	wire *wire
+	stop func() bool // keeps the end of the context from cutting the wire
+}
+
+// attemptKey is the context key of the attempt.
+type attemptKey struct{}
 
 // dialRedis is the DialContext of our own redigo pool.
 func (p *Pool) dialRedis(ctx context.Context) (redis.Conn, error) {
@@ -268,8 +391,8 @@ func (p *Pool) dialWire(ctx context.Context, network, address string) (net.Conn,
 		conn = encrypted
 	}
 	w := &wire{Conn: conn}
-	if place, ok := ctx.Value(wireKey{}).(**wire); ok {
-		*place = w
+	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
+		a.wire, a.stop = w, context.AfterFunc(ctx, w.abort)
 	}
 	return w, nil
 }

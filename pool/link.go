@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -20,33 +21,70 @@ type link struct {
 	wire     *wire // nil if somebody else dialled
 	hashes   [scripts.Count]string
 	identity Identity
-	// grants is the moment from which the restart guard lets the node grant
-	// locks.
-	grants time.Duration
+	asked    time.Duration // when the node had said who it is
 	// stirred wakes the reader of a link without wire: calls are in flight.
 	stirred chan struct{}
+	// gone is closed when conn has been closed or given back. No other link is
+	// opened before: a pool has one connection, old bytes of a writer that was
+	// held up cannot follow those of the next link, and what this one still
+	// delivers comes before the results of the next.
+	gone chan struct{}
 
 	// Guarded by Pool.mu.
-	flight   queue // taken by a writer; oldest first
-	bytes    int   // of the calls in flight, about
-	writing  bool  // somebody writes
-	answered bool  // the node has answered a call on this connection
-	users    int   // goroutines that use conn; the last one closes it
+	flight   queue         // taken by a writer; oldest first
+	bytes    int           // of the calls in flight, about
+	writing  bool          // somebody writes
+	answered bool          // the node has answered a call on this connection
+	since    time.Duration // when the link came into use
+	users    int           // goroutines that use conn; the last one closes it
+	dirty    bool          // conn cannot be used any more, by anybody
+
+	// What was in flight when the link ended, and its result: set with Pool.mu
+	// held, by whoever ended it. The reader may be delivering an older result
+	// at that moment; then the rest is the reader's to deliver, too.
+	left    []*Call
+	failure Result
+	turn    atomic.Uint32
 
 	// The writer's.
 	batch []*Call
 	args  []any
 }
 
-// end cuts the connection so that its reader and writer come back. Without a
+// The turns.
+const (
+	nobodys  uint32 = iota
+	readers         // the reader delivers a result
+	handover        // the same, and then what is left
+)
+
+// cut cuts the connection so that its reader and writer come back. Without a
 // wire, the reader's timeout does it.
-func (l *link) end(polite bool) {
-	switch {
-	case l.wire == nil:
-	case polite:
-		_ = l.wire.Close() // nothing is in flight, so nothing can be lost
-	default:
+func (l *link) cut() {
+	if l.wire != nil {
 		l.wire.abort()
+	}
+}
+
+// close is cut for a connection on which nothing is in flight, so nothing can
+// be lost.
+func (l *link) close() {
+	if l.wire != nil {
+		_ = l.wire.Close() // of no interest: the connection is not used any more
+	}
+}
+
+// failLocked takes what is in flight out of the link; deliverLeft must follow.
+func (l *link) failLocked(cause error) {
+	l.left = l.flight.take()
+	l.failure = Result{Err: cause, Sent: Maybe}
+}
+
+// deliverLeft delivers what was in flight when the link ended, or leaves it to
+// the reader.
+func (l *link) deliverLeft() {
+	if !l.turn.CompareAndSwap(readers, handover) {
+		deliver(l.left, l.failure)
 	}
 }
 
@@ -69,56 +107,70 @@ func (p *Pool) roomLocked(l *link) bool {
 		return false
 	}
 	size := l.bytes
-	for _, c := range p.waiting.all() {
-		size += c.Script.Size
+	for c := range p.waiting.all {
+		size += l.size(c)
 	}
 	return size <= inlineBytes
 }
 
+// bySource reports whether the script itself must be sent.
+func (l *link) bySource(c *Call) bool {
+	return c.source || l.hashes[c.Script.Script.Index()] == ""
+}
+
+// size is about how many bytes c takes on the wire.
+func (l *link) size(c *Call) int {
+	if l.bySource(c) {
+		return c.Script.Size + len(c.Script.Script.Source())
+	}
+	return c.Script.Size
+}
+
 // write sends what is waiting, until nothing is. A caller that writes inline
-// does one batch; if more has queued up meanwhile, a goroutine takes over, so
-// that nobody is kept from their own answer by the calls of others.
+// does one batch, and only if it surely fits the system's buffers; otherwise a
+// goroutine takes over, so that nobody is kept waiting by the node, nor from
+// their own answer by the calls of others.
 func (p *Pool) write(l *link, inline bool) {
-	for p.takeBatch(l) {
+	for room := true; p.takeBatch(l, inline, room); room = false {
 		if err := l.send(); err != nil {
 			p.broken(l, err)
-		}
-		if inline {
-			p.mu.Lock()
-			more := p.link == l && p.waiting.len() > 0
-			if more {
-				p.wg.Go(func() { p.write(l, false) })
-			}
-			p.mu.Unlock()
-			if more {
-				return
-			}
 		}
 	}
 }
 
 // takeBatch moves what is waiting to the writer, and into flight. It returns
-// false when there is nothing to write any more; the caller is then no longer
-// the writer.
-func (p *Pool) takeBatch(l *link) bool {
-	var dropped []*Call
-	var result Result
+// false when the caller is no longer the writer, because there is nothing to
+// write any more or a goroutine has taken over.
+func (p *Pool) takeBatch(l *link, inline, first bool) bool {
+	type drop struct {
+		call *Call
+		err  error
+	}
+	var dropped []drop
 	p.mu.Lock()
 	clear(l.batch)
 	l.batch = l.batch[:0]
+	// Here, where the batch is taken, and not before: meanwhile others have
+	// been free to add to what is waiting.
+	if inline && p.link == l && p.waiting.len() > 0 && (!first || !p.roomLocked(l)) {
+		p.wg.Go(func() { p.write(l, false) })
+		p.mu.Unlock()
+		return false
+	}
 	for p.link == l {
 		c := p.waiting.pop()
 		if c == nil {
 			break
 		}
 		if err := p.refusedLocked(l, c); err != nil {
-			dropped, result.Err = append(dropped, c), err
+			dropped = append(dropped, drop{c, err})
 			continue
 		}
+		c.size = l.size(c)
+		l.bytes += c.size
 		l.batch = append(l.batch, c)
-		l.bytes += c.Script.Size
 	}
-	more, last := len(l.batch) > 0, false
+	more := len(l.batch) > 0
 	if more {
 		l.flight.push(l.batch...)
 		if l.stirred != nil {
@@ -129,13 +181,14 @@ func (p *Pool) takeBatch(l *link) bool {
 		}
 	} else {
 		l.writing = false
-		last = l.leaveLocked()
 	}
 	p.mu.Unlock()
-	if last {
-		p.hangUp(l)
+	for _, d := range dropped {
+		d.call.To.Deliver(d.call.Node, Result{Err: d.err})
 	}
-	deliver(dropped, result)
+	if !more {
+		p.leave(l) // after the deliveries: Close waits for them
+	}
 	return more
 }
 
@@ -148,7 +201,7 @@ func (p *Pool) refusedLocked(l *link, c *Call) error {
 		return ErrUnwanted
 	case p.guard > 0 && l.identity.Err != nil:
 		return fmt.Errorf("restart guard cannot work without INFO: %w", l.identity.Err)
-	case l.grants > 0 && p.clock.Elapsed() < l.grants:
+	case p.quarantined && p.clock.Elapsed() < p.grants:
 		return ErrRestarted
 	}
 	return nil
@@ -158,7 +211,7 @@ func (p *Pool) refusedLocked(l *link, c *Call) error {
 func (l *link) send() error {
 	for _, c := range l.batch {
 		command, script := "EVALSHA", l.hashes[c.Script.Script.Index()]
-		if c.source || script == "" {
+		if l.bySource(c) {
 			command, script = "EVAL", c.Script.Script.Source()
 		}
 		l.args = append(append(l.args[:0], script), c.Script.Args...)
@@ -169,16 +222,19 @@ func (l *link) send() error {
 	return l.conn.Flush()
 }
 
-// read delivers the answers, until the connection breaks.
+// read delivers the answers, until the link has ended.
 func (p *Pool) read(l *link) {
-	defer func() {
-		p.mu.Lock()
-		last := l.leaveLocked()
-		p.mu.Unlock()
-		if last {
-			p.hangUp(l)
-		}
-	}()
+	p.readUntilEnd(l)
+	p.mu.Lock()
+	dirty := l.dirty
+	p.mu.Unlock()
+	if dirty && l.wire == nil {
+		l.kill() // the writer may be stuck in it
+	}
+	p.leave(l)
+}
+
+func (p *Pool) readUntilEnd(l *link) {
 	timeout := time.Duration(0)
 	if l.wire == nil {
 		timeout = p.timeout
@@ -198,16 +254,14 @@ func (p *Pool) read(l *link) {
 	}
 }
 
-// receive reads one reply. Where no wire guards the stream, redigo may panic
-// on a length that it cannot allocate.
+// receive reads one reply. Where no wire can guard the stream, redigo may
+// panic on a length that it cannot allocate.
 func (l *link) receive(timeout time.Duration) (reply any, err error) {
-	if l.wire == nil {
-		defer func() {
-			if r := recover(); r != nil {
-				reply, err = nil, fmt.Errorf("reply cannot be read: %v", r)
-			}
-		}()
-	}
+	defer func() {
+		if r := recover(); r != nil {
+			reply, err = nil, fmt.Errorf("reply cannot be read: %v", r)
+		}
+	}()
 	return redis.ReceiveWithTimeout(l.conn, timeout)
 }
 
@@ -220,29 +274,35 @@ func isAnswer(err error) bool {
 // returns false when the link has ended, or was idle for long enough to be
 // given back.
 func (p *Pool) awaitFlight(l *link) bool {
-	var timer <-chan time.Time
+	var timer *time.Timer
 	for {
 		p.mu.Lock()
 		current, idle := p.link == l, l.flight.len() == 0
-		if current && idle && timer == nil {
-			timer = time.After(retire)
-		}
 		p.mu.Unlock()
 		if !current || !idle {
 			return current
+		}
+		select { // the next call is often here already: no timer for that
+		case <-l.stirred:
+			continue
+		default:
+		}
+		if timer == nil {
+			timer = time.NewTimer(retire)
+			defer timer.Stop()
 		}
 		select {
 		case <-l.stirred:
 		case <-p.ctx.Done():
 			return false
-		case <-timer:
+		case <-timer.C:
 			p.mu.Lock()
 			if p.link == l && !l.writing && l.flight.len() == 0 && p.waiting.len() == 0 {
 				p.link = nil
 				p.state = Idle
 			}
 			p.mu.Unlock()
-			timer = nil
+			timer.Reset(retire)
 		}
 	}
 }
@@ -262,35 +322,70 @@ func (p *Pool) answer(l *link, result Result) bool {
 		return false
 	}
 	l.answered = true
-	l.bytes -= c.Script.Size
+	l.bytes -= c.size
 	if hasCode(result.Err, "NOSCRIPT") && !c.source && (!c.Script.Grants || c.To.Wanted()) {
 		// The server lost its scripts (SCRIPT FLUSH). The call goes out again
-		// with its source, ahead of those that wait, so that whatever was
-		// started after it stays behind it. Whether it is wanted is asked under
-		// the same lock that a release must take to be sent.
+		// with its source, ahead of those that wait but behind older ones to
+		// which the same has happened, so that whatever was started after it
+		// and is not on its way yet stays behind it. Whether it is wanted is
+		// asked under the same lock that a release must take to be sent.
 		c.source = true
-		p.waiting.calls = append([]*Call{c}, p.waiting.take()...)
+		p.waiting.again.push(c)
 		if l := p.appointLocked(); l != nil {
 			p.wg.Go(func() { p.write(l, false) })
 		}
 		p.mu.Unlock()
 		return true
 	}
+	l.turn.Store(readers)
 	p.mu.Unlock()
 	c.To.Deliver(c.Node, result)
-	return true
+	if l.turn.CompareAndSwap(readers, nobodys) {
+		return true
+	}
+	deliver(l.left, l.failure)
+	return false
 }
 
-// leaveLocked gives up one use of the connection and reports whether it was
-// the last: then the caller must hang up.
-func (l *link) leaveLocked() bool {
+// leave gives up one use of the connection. The last to leave closes it, or
+// gives it back to a wrapped redigo pool: a redigo connection must not be
+// closed while somebody uses it.
+func (p *Pool) leave(l *link) {
+	p.mu.Lock()
 	l.users--
-	return l.users == 0
+	last := l.users == 0
+	p.mu.Unlock()
+	if last {
+		l.hangUp()
+		close(l.gone)
+		p.wg.Done()
+	}
 }
 
-// hangUp closes the connection, or gives it back to a wrapped redigo pool. A
-// redigo connection must not be closed while somebody uses it.
-func (p *Pool) hangUp(l *link) {
-	_ = l.conn.Close() // of a broken connection: the cause is known already
-	p.wg.Done()
+// hangUp closes the connection, or gives it back, as its only user.
+func (l *link) hangUp() {
+	// A redigo pool reads the replies that are pending before it takes a
+	// connection back, from a dead one what is buffered, rubbish or not.
+	defer func() { _ = recover() }()
+	if l.dirty {
+		l.cut()
+		if l.wire == nil {
+			l.kill()
+		}
+	}
+	_ = l.conn.Close() // of no interest: the connection is not ours any more
+}
+
+// kill makes redigo close a connection that it hides: a failed read does.
+// Otherwise giving the connection back would wait for the replies that are
+// pending, for ever if the node hangs. It may be called by the reader while
+// the writer is writing.
+func (l *link) kill() {
+	const lines = 1 << 12 // more than redigo has buffered
+	for range lines {
+		if l.conn.Err() != nil {
+			return
+		}
+		_, _ = l.receive(time.Nanosecond)
+	}
 }

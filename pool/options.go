@@ -60,8 +60,10 @@ func WithClock(c clock.Clock) Option {
 }
 
 // WithDialer sets how network connections are opened: through a tunnel, say,
-// or to an in-memory node. TLS, if asked for, is added on top. Default: a
-// [net.Dialer].
+// or to an in-memory node. TLS, if asked for, is added on top. The connection
+// must buffer some 16 KiB of writes, as a socket does and [net.Pipe] does not,
+// or [Pool.Start] waits for the node to read; and its Close must unblock reads
+// and writes. Default: a [net.Dialer].
 func WithDialer(dial DialFunc) Option {
 	return func(s *settings) error {
 		if dial == nil {
@@ -98,8 +100,11 @@ func WithDialOptions(options ...redis.DialOption) Option {
 }
 
 // WithRestartGuard keeps calls that may grant a lock from a node that
-// restarted less than d ago; see the option of the same name in package
-// redlock. Default 0: off.
+// restarted less than d ago, or that is another than the one that was known
+// under this address less than d ago; see the option of the same name in
+// package redlock. It relies on the uptime in INFO, which Redis reckons by its
+// wall clock: one that is set forward between a restart and the first
+// connection defeats it. Default 0: off.
 func WithRestartGuard(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {

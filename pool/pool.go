@@ -51,15 +51,24 @@ type Pool struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // every goroutine and armed timer of the pool
 
+	notices notices
+
 	mu       sync.Mutex // guards what follows; nothing is sent, dialled or delivered under it
 	state    State
-	cause    error // why the node is suspect
-	waiting  queue // accepted, not yet taken by a writer
-	link     *link // while state is Up
+	cause    error   // why the node is suspect
+	waiting  backlog // accepted, not yet taken by a writer
+	link     *link   // while state is Up
+	last     *link   // the link before, or the same
 	identity Identity
 	watchdog *time.Timer
 	watching bool // the watchdog is armed
 	connects int
+
+	// The restart guard outlives links: a node that is cut off and reached
+	// again stays in quarantine.
+	runID       string // the last one known
+	quarantined bool
+	grants      time.Duration // when the quarantine ends
 }
 
 // State is what the pool thinks of its node.
@@ -149,6 +158,13 @@ func (p *Pool) Endpoint() string {
 // Timeout returns how long the node may take to answer a call.
 func (p *Pool) Timeout() time.Duration { return p.timeout }
 
+// Suspect reports whether calls to the node fail at once.
+func (p *Pool) Suspect() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state == Suspect
+}
+
 // Stat is a snapshot of a pool.
 type Stat struct {
 	State    State
@@ -182,26 +198,22 @@ func (p *Pool) Stat() Stat {
 func (p *Pool) Start(c *Call) {
 	c.deadline = c.Began + p.timeout
 	p.mu.Lock()
-	if err := p.admitLocked(); err != nil {
+	if err := p.admitLocked(c); err != nil {
 		p.mu.Unlock()
 		c.To.Deliver(c.Node, Result{Err: err})
 		return
 	}
-	p.waiting.push(c)
-	p.watchLocked(c)
+	p.waiting.fresh.push(c)
 	l := p.appointLocked()
-	inline := l != nil && p.roomLocked(l)
-	if l != nil && !inline {
-		p.wg.Go(func() { p.write(l, false) })
-	}
 	p.mu.Unlock()
-	if inline {
+	if l != nil {
 		p.write(l, true)
 	}
 }
 
-// admitLocked decides whether a call can be accepted now.
-func (p *Pool) admitLocked() error {
+// admitLocked decides whether a call can be accepted now, and then sees to its
+// being watched and to there being a connection.
+func (p *Pool) admitLocked(c *Call) error {
 	waiting := p.waiting.len()
 	if p.link != nil {
 		waiting += p.link.flight.len()
@@ -213,7 +225,11 @@ func (p *Pool) admitLocked() error {
 		return suspectError(p.cause)
 	case waiting >= maxWaiting:
 		return ErrOverloaded
-	case p.state == Idle:
+	case !p.watchLocked(c):
+		// The caller was late, not the node, which must not suffer for it.
+		return ErrTimeout
+	}
+	if p.state == Idle {
 		p.state = Connecting
 		p.connectLocked(0)
 	}
@@ -221,8 +237,11 @@ func (p *Pool) admitLocked() error {
 }
 
 // Close breaks off what is under way, ends every goroutine of the pool and
-// waits for them. Calls that were not answered get [ErrClosed]. It is
-// idempotent.
+// waits for them; it must not be called by a [Receiver]. Calls that were not
+// answered get [ErrClosed]. It is idempotent.
+//
+// With [Wrap] it may take as long as a node may take to answer, and as long as
+// a Dial or TestOnBorrow of the redigo pool takes that knows no context.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.state == Closed {
@@ -232,20 +251,24 @@ func (p *Pool) Close() error {
 	}
 	p.state = Closed
 	never := p.waiting.take()
-	var maybe []*Call
 	l := p.link
 	if l != nil {
-		maybe = l.flight.take()
 		p.link = nil
+		l.dirty = l.flight.len() > 0
+		l.failLocked(ErrClosed)
 	}
 	p.unwatchLocked()
 	p.mu.Unlock()
 
 	p.cancel()
-	if l != nil {
-		l.end(len(maybe) == 0)
+	switch {
+	case l == nil:
+	case len(l.left) == 0:
+		l.close()
+	default:
+		l.cut()
+		l.deliverLeft()
 	}
-	deliver(maybe, Result{Err: ErrClosed, Sent: Maybe})
 	deliver(never, Result{Err: ErrClosed})
 	p.wg.Wait()
 	if p.owned {
@@ -262,19 +285,24 @@ func deliver(calls []*Call, result Result) {
 
 // watchLocked makes sure that the watchdog looks when c must have been
 // answered. Timeouts are all alike, so the oldest call is the first to be due,
-// and a timer that is armed already is early enough.
-func (p *Pool) watchLocked(c *Call) {
+// and a timer that is armed already is early enough. It returns false if it
+// sees that c is overdue.
+func (p *Pool) watchLocked(c *Call) bool {
 	if p.watching {
-		return
+		return true
+	}
+	d := c.deadline - p.clock.Elapsed()
+	if d <= 0 {
+		return false
 	}
 	p.watching = true
 	p.wg.Add(1)
-	d := c.deadline - p.clock.Elapsed()
 	if p.watchdog == nil {
 		p.watchdog = time.AfterFunc(d, p.bark)
 	} else {
 		p.watchdog.Reset(d)
 	}
+	return true
 }
 
 func (p *Pool) unwatchLocked() {
@@ -294,21 +322,17 @@ func (p *Pool) bark() {
 		oldest = p.link.flight.peek()
 	}
 	switch {
-	case p.state == Closed || oldest == nil:
-		p.mu.Unlock()
-	case oldest.deadline > p.clock.Elapsed():
-		p.watchLocked(oldest)
+	case p.state == Closed || oldest == nil || p.watchLocked(oldest):
 		p.mu.Unlock()
 	case p.link != nil:
-		l := p.link
+		r := p.breakLocked(p.link, ErrTimeout)
 		p.mu.Unlock()
-		p.broken(l, ErrTimeout)
+		p.repair(r)
 	default:
 		// The connection is not there in time. The goroutine that tries to
 		// make it goes on, as the probe.
-		cause := fmt.Errorf("connecting: %w", ErrTimeout)
-		never := p.suspectLocked(cause)
+		never := p.suspectLocked(errConnectTimeout)
 		p.mu.Unlock()
-		deliver(never, Result{Err: suspectError(cause)})
+		deliver(never, Result{Err: suspectError(errConnectTimeout)})
 	}
 }

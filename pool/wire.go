@@ -73,12 +73,14 @@ func (w *wire) abort() {
 	_ = conn.Close()
 }
 
-// Limits on what a node may answer. The scripts answer small integers and
-// short arrays; INFO and an inspected key are a few kilobytes.
+// Limits on one reply of a node, all that it nests included: without that, a
+// few bytes of header for each of four thousand arrays in four thousand arrays
+// would be a gigabyte. The scripts answer small integers and short arrays;
+// INFO and an inspected key are a few kilobytes.
 const (
-	maxBulk  = 1 << 20
-	maxArray = 1 << 12
-	maxLine  = 1 << 12
+	maxBulk  = 1 << 20 // bytes in bulk strings
+	maxArray = 1 << 12 // elements of arrays
+	maxLine  = 1 << 12 // bytes of a header or a simple reply
 	maxDepth = 4
 )
 
@@ -93,6 +95,8 @@ type guard struct {
 	skip  int               // bytes of a bulk string still to come, CRLF included
 	open  [maxDepth + 1]int // elements still to come, per nesting level
 	depth int
+
+	elements, bytes int // of the present reply, as the headers so far promise
 }
 
 func (g *guard) check(p []byte) error {
@@ -140,15 +144,17 @@ func (g *guard) header(line []byte) error {
 		return fmt.Errorf("negative length in a reply: %.20q", line)
 	case n == -1:
 		g.element()
-	case line[0] == '$' && n > maxBulk, line[0] == '*' && n > maxArray:
+	case line[0] == '$' && n > maxBulk-g.bytes, line[0] == '*' && n > maxArray-g.elements:
 		return errOversized
 	case line[0] == '$':
+		g.bytes += n
 		g.skip = n + len("\r\n")
 	case n == 0:
 		g.element()
 	case g.depth == maxDepth:
 		return errOversized
 	default:
+		g.elements += n
 		g.depth++
 		g.open[g.depth] = n
 	}
@@ -164,4 +170,5 @@ func (g *guard) element() {
 		}
 		g.depth--
 	}
+	g.elements, g.bytes = 0, 0
 }

@@ -1,0 +1,306 @@
+package pool
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+const (
+	// pingEvery keeps a subscription proven: a connection on which not even a
+	// PING is answered is replaced.
+	pingEvery = 2 * time.Second
+	// linger is how long the connection stays without any listener.
+	linger = 5 * time.Second
+	// forbiddenPause is how long a user without the channel is left alone.
+	forbiddenPause = time.Minute
+)
+
+// Listener hears what is published on a channel of one node. Its methods are
+// called by a goroutine of the pool, must not block, and must not call the
+// pool.
+//
+// Pub/sub loses messages and anybody may publish: what is heard is a hint.
+type Listener interface {
+	// Subscribed is called when the node has confirmed that messages from now
+	// on are heard: once, and again whenever the connection was replaced and
+	// messages may have been missed. With an error it says that they cannot be
+	// had for now.
+	Subscribed(err error)
+	// Heard is called for each message.
+	Heard()
+}
+
+// notices is the one connection on which a pool subscribes, for all listeners.
+type notices struct {
+	mu      sync.Mutex // guards what follows; no listener is called under it
+	topics  map[string]*topic
+	running bool          // there is a goroutine
+	changed chan struct{} // capacity 1: the topics have changed
+	lost    error         // why there is no connection
+	// unconfirmed counts the SUBSCRIBEs of a channel that were sent on the
+	// present connection and not confirmed: the confirmation of one that was
+	// undone since must not pass for that of the last.
+	unconfirmed map[string]int
+}
+
+// topic is one channel.
+type topic struct {
+	listeners []Listener // replaced, never changed in place
+	sent      bool       // SUBSCRIBE has been sent on the present connection
+	confirmed bool
+}
+
+// Listen makes the listener hear the channel, until [Pool.Unlisten]. It does
+// not wait for the node. The listener must be comparable.
+func (p *Pool) Listen(channel string, l Listener) {
+	n := &p.notices
+	n.mu.Lock()
+	if n.topics == nil {
+		n.topics = make(map[string]*topic)
+		n.changed = make(chan struct{}, 1)
+	}
+	t := n.topics[channel]
+	if t == nil {
+		t = &topic{}
+		n.topics[channel] = t
+	}
+	t.listeners = append(slices.Clip(t.listeners), l)
+	confirmed, lost := t.confirmed, n.lost
+	started := n.running || p.startListening()
+	n.running = started
+	n.wakeLocked()
+	n.mu.Unlock()
+	switch {
+	case !started:
+		l.Subscribed(ErrClosed)
+	case confirmed:
+		l.Subscribed(nil)
+	case lost != nil:
+		l.Subscribed(lost)
+	}
+}
+
+// Unlisten ends what Listen began. The listener may still be called by what is
+// under way.
+func (p *Pool) Unlisten(channel string, l Listener) {
+	n := &p.notices
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := n.topics[channel]
+	if t == nil {
+		return
+	}
+	if i := slices.Index(t.listeners, l); i >= 0 {
+		t.listeners = slices.Delete(slices.Clone(t.listeners), i, i+1)
+	}
+	n.wakeLocked()
+}
+
+func (n *notices) wakeLocked() {
+	select {
+	case n.changed <- struct{}{}:
+	default:
+	}
+}
+
+// startListening starts the goroutine that keeps the subscriptions; it returns
+// false if the pool is closed.
+func (p *Pool) startListening() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.state == Closed {
+		return false
+	}
+	p.wg.Go(p.keepListening)
+	return true
+}
+
+// keepListening holds a connection for as long as anybody listens.
+func (p *Pool) keepListening() {
+	next := minPause
+	for {
+		began := p.clock.Elapsed()
+		err := p.listen()
+		if p.notices.ended(err) || p.ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			continue // somebody has begun to listen in the last moment
+		}
+		if p.clock.Elapsed()-began > pingEvery {
+			next = minPause // it had worked for a while
+		}
+		pause := next
+		next = min(2*next, maxPause)
+		if hasCode(err, "NOPERM") {
+			pause = forbiddenPause
+		}
+		if !p.sleep(pause) {
+			return
+		}
+	}
+}
+
+// ended records why the connection ended and tells the listeners. It returns
+// true if nobody listens: the goroutine must then end, and it counts as ended.
+func (n *notices) ended(err error) bool {
+	n.mu.Lock()
+	var all []Listener
+	for channel, t := range n.topics {
+		if len(t.listeners) == 0 {
+			delete(n.topics, channel)
+			continue
+		}
+		t.sent, t.confirmed = false, false
+		if err != nil {
+			all = append(all, t.listeners...)
+		}
+	}
+	n.lost = err
+	n.unconfirmed = nil
+	idle := len(n.topics) == 0
+	if idle {
+		n.running, n.lost = false, nil
+	}
+	n.mu.Unlock()
+	for _, l := range all {
+		l.Subscribed(err)
+	}
+	return idle
+}
+
+// listen subscribes on a new connection and stays until it breaks, or until
+// there has been nobody to listen for a while.
+func (p *Pool) listen() error {
+	l, err := p.dialLink()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.conn.Close() }()
+	conn := redis.PubSubConn{Conn: l.conn}
+	broken := make(chan error, 1)
+	heard := sync.WaitGroup{}
+	heard.Go(func() { broken <- p.notices.hear(conn, pingEvery+p.timeout) })
+	defer heard.Wait()
+	defer l.cut()
+	if l.wire == nil {
+		defer func() { _ = conn.Ping("") }() // wakes the reader, as nothing can be cut
+	}
+
+	ping := time.NewTicker(pingEvery)
+	defer ping.Stop()
+	idle := time.NewTimer(linger)
+	defer idle.Stop()
+	for {
+		subscribe, unsubscribe, wanted := p.notices.changes()
+		if wanted {
+			idle.Reset(linger)
+		}
+		if err := change(conn, subscribe, unsubscribe); err != nil {
+			return normalise(err)
+		}
+		select {
+		case <-p.notices.changed:
+		case <-ping.C:
+			if err := conn.Ping(""); err != nil {
+				return normalise(err)
+			}
+		case <-idle.C:
+			if !wanted {
+				return nil
+			}
+		case err := <-broken:
+			return normalise(err)
+		case <-p.ctx.Done():
+			return ErrClosed
+		}
+	}
+}
+
+// changes returns what must be said to the node.
+func (n *notices) changes() (subscribe, unsubscribe []any, wanted bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for channel, t := range n.topics {
+		switch {
+		case len(t.listeners) == 0:
+			if t.sent {
+				unsubscribe = append(unsubscribe, channel)
+			}
+			delete(n.topics, channel)
+		case !t.sent:
+			t.sent = true
+			subscribe = append(subscribe, channel)
+			if n.unconfirmed == nil {
+				n.unconfirmed = make(map[string]int)
+			}
+			n.unconfirmed[channel]++
+		}
+	}
+	return subscribe, unsubscribe, len(n.topics) > 0
+}
+
+func change(conn redis.PubSubConn, subscribe, unsubscribe []any) error {
+	if len(unsubscribe) > 0 {
+		if err := conn.Unsubscribe(unsubscribe...); err != nil {
+			return err
+		}
+	}
+	if len(subscribe) > 0 {
+		return conn.Subscribe(subscribe...)
+	}
+	return nil
+}
+
+// hear reads until the connection breaks.
+func (n *notices) hear(conn redis.PubSubConn, timeout time.Duration) error {
+	for {
+		switch m := conn.ReceiveWithTimeout(timeout).(type) {
+		case error:
+			return m
+		case redis.Subscription:
+			if m.Kind == "subscribe" {
+				n.confirm(m.Channel)
+			}
+		case redis.Message:
+			for _, l := range n.listeners(m.Channel) {
+				l.Heard()
+			}
+		}
+	}
+}
+
+// confirm takes the node's answer to a SUBSCRIBE.
+func (n *notices) confirm(channel string) {
+	n.mu.Lock()
+	n.lost = nil
+	pending := n.unconfirmed[channel]
+	switch {
+	case pending > 1:
+		n.unconfirmed[channel]--
+	case pending == 1:
+		delete(n.unconfirmed, channel)
+		if t := n.topics[channel]; t != nil {
+			t.confirmed = true
+		}
+	}
+	n.mu.Unlock()
+	if pending != 1 {
+		return
+	}
+	for _, l := range n.listeners(channel) {
+		l.Subscribed(nil)
+	}
+}
+
+func (n *notices) listeners(channel string) []Listener {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if t := n.topics[channel]; t != nil {
+		return t.listeners
+	}
+	return nil
+}
