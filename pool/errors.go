@@ -101,6 +101,9 @@ func Permanent(err error) bool {
 
 // hasCode reports whether the server answered with this error code.
 func hasCode(err error, code string) bool {
+	if err == nil {
+		return false // the usual case, and errors.As would allocate
+	}
 	var answer redis.Error
 	return errors.As(err, &answer) && strings.HasPrefix(string(answer), code)
 }

@@ -21,7 +21,7 @@ import (
 // longest, before randomisation.
 const (
 	minPause = 25 * time.Millisecond
-	maxPause = time.Second
+	maxPause = 500 * time.Millisecond
 )
 
 // Connecting may take this many node timeouts: TCP, TLS and the handshake are

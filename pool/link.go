@@ -18,8 +18,8 @@ const retire = 5 * time.Second
 // link is one pipelined connection. One goroutine reads; at most one writes.
 type link struct {
 	conn     redis.Conn
-	wire     *wire // nil if somebody else dialled
-	hashes   [scripts.Count]string
+	wire     *wire              // nil if somebody else dialled
+	hashes   [scripts.Count]any // strings, ready to be sent; nil where unknown
 	identity Identity
 	asked    time.Duration // when the node had said who it is
 	// stirred wakes the reader of a link without wire: calls are in flight.
@@ -115,7 +115,7 @@ func (p *Pool) roomLocked(l *link) bool {
 
 // bySource reports whether the script itself must be sent.
 func (l *link) bySource(c *Call) bool {
-	return c.source || l.hashes[c.Script.Script.Index()] == ""
+	return c.source || l.hashes[c.Script.Script.Index()] == nil
 }
 
 // size is about how many bytes c takes on the wire.
@@ -323,6 +323,7 @@ func (p *Pool) answer(l *link, result Result) bool {
 	}
 	l.answered = true
 	l.bytes -= c.size
+	p.measureLocked(c)
 	if hasCode(result.Err, "NOSCRIPT") && !c.source && (!c.Script.Grants || c.To.Wanted()) {
 		// The server lost its scripts (SCRIPT FLUSH). The call goes out again
 		// with its source, ahead of those that wait but behind older ones to
@@ -345,6 +346,21 @@ func (p *Pool) answer(l *link, result Result) bool {
 	}
 	deliver(l.left, l.failure)
 	return false
+}
+
+// measureLocked notes how long the node took, for one call in a few: the clock
+// costs as much as the rest of the counting.
+func (p *Pool) measureLocked(c *Call) {
+	const few, weight = 8, 4
+	p.answers++
+	if p.roundTrip != 0 && p.answers%few != 0 {
+		return
+	}
+	took := p.clock.Elapsed() - c.Began
+	if p.roundTrip == 0 {
+		p.roundTrip = took
+	}
+	p.roundTrip = max(p.roundTrip+(took-p.roundTrip)/weight, 1)
 }
 
 // leave gives up one use of the connection. The last to leave closes it, or

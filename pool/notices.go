@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -12,8 +13,9 @@ const (
 	// pingEvery keeps a subscription proven: a connection on which not even a
 	// PING is answered is replaced.
 	pingEvery = 2 * time.Second
-	// linger is how long the connection stays without any listener.
-	linger = 5 * time.Second
+	// linger is how long the connection stays without any listener. It is not
+	// pinged meanwhile: without a subscription the answer would be another.
+	linger = pingEvery
 	// forbiddenPause is how long a user without the channel is left alone.
 	forbiddenPause = time.Minute
 )
@@ -179,16 +181,22 @@ func (p *Pool) listen() error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = l.conn.Close() }()
+	var reader sync.WaitGroup
+	defer func() {
+		reader.Wait()
+		l.dirty = true // what it is subscribed to is of no use to anybody
+		l.hangUp()
+	}()
 	conn := redis.PubSubConn{Conn: l.conn}
-	broken := make(chan error, 1)
-	heard := sync.WaitGroup{}
-	heard.Go(func() { broken <- p.notices.hear(conn, pingEvery+p.timeout) })
-	defer heard.Wait()
-	defer l.cut()
-	if l.wire == nil {
-		defer func() { _ = conn.Ping("") }() // wakes the reader, as nothing can be cut
-	}
+	broken, over := make(chan error, 1), make(chan struct{})
+	reader.Go(func() { broken <- p.notices.hear(conn, pingEvery+p.timeout, over) })
+	defer func() {
+		close(over)
+		if l.wire == nil {
+			_ = conn.Ping("") // wakes the reader, as nothing can be cut
+		}
+		l.cut()
+	}()
 
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
@@ -205,6 +213,9 @@ func (p *Pool) listen() error {
 		select {
 		case <-p.notices.changed:
 		case <-ping.C:
+			if !wanted {
+				continue
+			}
 			if err := conn.Ping(""); err != nil {
 				return normalise(err)
 			}
@@ -255,10 +266,17 @@ func change(conn redis.PubSubConn, subscribe, unsubscribe []any) error {
 	return nil
 }
 
-// hear reads until the connection breaks.
-func (n *notices) hear(conn redis.PubSubConn, timeout time.Duration) error {
+// hear reads until the connection breaks, or until it is over and something
+// arrives.
+func (n *notices) hear(conn redis.PubSubConn, timeout time.Duration, over <-chan struct{}) error {
 	for {
-		switch m := conn.ReceiveWithTimeout(timeout).(type) {
+		message := receiveMessage(conn, timeout)
+		select {
+		case <-over:
+			return ErrClosed
+		default:
+		}
+		switch m := message.(type) {
 		case error:
 			return m
 		case redis.Subscription:
@@ -271,6 +289,17 @@ func (n *notices) hear(conn redis.PubSubConn, timeout time.Duration) error {
 			}
 		}
 	}
+}
+
+// receiveMessage reads one message, or an error. As with [link.receive], redigo
+// may panic where no wire guards the stream.
+func receiveMessage(conn redis.PubSubConn, timeout time.Duration) (message any) {
+	defer func() {
+		if r := recover(); r != nil {
+			message = fmt.Errorf("message cannot be read: %v", r)
+		}
+	}()
+	return conn.ReceiveWithTimeout(timeout)
 }
 
 // confirm takes the node's answer to a SUBSCRIBE.

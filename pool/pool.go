@@ -64,6 +64,9 @@ type Pool struct {
 	watching bool // the watchdog is armed
 	connects int
 
+	answers   uint32        // counted to measure some
+	roundTrip time.Duration // of a call, smoothed; 0: not known
+
 	// The restart guard outlives links: a node that is cut off and reached
 	// again stays in quarantine.
 	runID       string // the last one known
@@ -163,6 +166,14 @@ func (p *Pool) Suspect() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state == Suspect
+}
+
+// RoundTrip returns about how long the node takes to answer a call, or 0 if it
+// has not answered any.
+func (p *Pool) RoundTrip() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.roundTrip
 }
 
 // Stat is a snapshot of a pool.

@@ -2,6 +2,8 @@ package redlock
 
 import (
 	"context"
+	"sync/atomic"
+	"time"
 
 	"github.com/redquorum/go-redlock/clock"
 	"github.com/redquorum/go-redlock/internal/quorum"
@@ -14,46 +16,159 @@ import (
 //
 //  1. Read the clock.
 //  2. Ask all nodes to set the keys to a new token, if they are free, with an
-//     expiry. All at once: a node that hangs costs nothing once the rest have
-//     answered.
+//     expiry. All at once, unless contenders crowd (see approach): a node that
+//     hangs costs nothing once the rest have answered.
 //  3. The lock is ours if a quorum granted, and the time that took leaves
 //     enough of the TTL after the allowance for drift.
-//  4. Its validity is what is left.
+//  4. Its validity is what is left. (With fencing, the number is settled within
+//     it.)
 //  5. Otherwise undo it on every node that may have granted.
-func (l *Locker) attempt(ctx context.Context, t *target) (*Lock, error) {
+func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, error) {
 	k := l.newLock(t)
 	p := l.newAcquisition(k)
 
-	p.send()
-	verdict := p.wait(ctx, t)
+	verdict := p.canvass(ctx, how)
 	k.hold(p.began)
-
-	// A caller that has given up gets no lock, even if it arrived in the same
-	// moment: they may not look at the result any more, and undoing is safe.
-	ended := contextError(ctx)
-	if verdict == quorum.Won && ended == nil && k.left() >= max(t.minValidity, 1) {
+	failed := p.failure(ctx, verdict)
+	if failed == nil && t.fencing {
+		failed = k.fence(ctx, p)
+	}
+	if failed == nil {
+		failed = k.usable(ctx, p)
+	}
+	if failed == nil {
+		k.keep()
 		return k, nil
 	}
-	err := p.failure(verdict, ended)
-	l.rollback(&k.claim, verdict != quorum.Lost)
-	return nil, err
+	l.rollback(&k.claim, verdict != quorum.Lost) //nolint:contextcheck // what ctx cancelled must be undone
+	return nil, failed
 }
 
+// approach is the order in which an attempt asks the nodes. It has no part in
+// safety.
+//
+// When a lock is released, everybody who waits for it hears so in the same
+// moment. If all of them asked all nodes they would split the votes, again and
+// again. So one node, the same for all, is asked first: whoever gets its vote
+// finds the others free, and the rest have cost one command each. If it does
+// not answer within patience the others are asked all the same; and an attempt
+// that nothing was heard before never waits for one node.
+type approach struct {
+	leads    bool
+	lead     int
+	patience time.Duration
+}
+
+var together = approach{}
+
 // acquisition is the poll of an attempt.
-type acquisition struct{ poll[scripts.Acquired] }
+type acquisition struct {
+	poll[scripts.Acquired]
+	useful time.Duration // an outcome later than this is too late
+
+	lead     int           // the node that is asked first, or -1
+	leadVote quorum.Vote   // before led is closed
+	led      chan struct{} // closed when the lead has voted
+
+	resisted atomic.Bool
+	refused  chan struct{} // closed with the first refusal
+}
 
 func (l *Locker) newAcquisition(k *Lock) *acquisition {
-	p := &acquisition{poll[scripts.Acquired]{
+	useful := clock.Deadline(0, k.ttl, k.config.driftFactor) - k.config.minValidity
+	p := &acquisition{useful: useful, lead: -1, refused: make(chan struct{}), poll: poll[scripts.Acquired]{
 		locker: l,
 		op:     "acquire",
 		names:  k.names,
 		claim:  &k.claim,
-		script: scripts.Acquire(k.keys, k.token, k.ttl, scripts.Fencing{}),
+		script: scripts.Acquire(k.keys, k.token, k.ttl, l.fencing(k)),
 	}}
 	p.read = readAcquired(len(k.keys))
-	p.voted = k.note
+	p.heard = p.note
 	p.round.Init(len(l.pools), quorum.Early)
 	return p
+}
+
+// note keeps account of what the node may hold.
+func (p *acquisition) note(node int, result pool.Result, vote quorum.Vote) {
+	p.claim.note(node, result, vote)
+	if node == p.lead {
+		p.leadVote = vote
+		close(p.led)
+	}
+	if vote == quorum.Refused && p.resisted.CompareAndSwap(false, true) {
+		close(p.refused)
+	}
+}
+
+// canvass asks the nodes and returns the verdict.
+func (p *acquisition) canvass(ctx context.Context, how approach) quorum.Verdict {
+	if !how.leads {
+		p.send()
+		return p.wait(ctx)
+	}
+	p.lead, p.led = how.lead, make(chan struct{})
+	p.begin()
+	p.ask(p.lead)
+	voted := p.locker.await(ctx, p.led, how.patience)
+	if voted && p.leadVote == quorum.Refused || ctx.Err() != nil || p.locker.isClosed() {
+		p.claim.clean.Or(^bit(p.lead)) // nobody else was asked
+		if voted {
+			return quorum.Lost
+		}
+		return quorum.Undecided
+	}
+	for node := range p.calls {
+		if node != p.lead {
+			p.ask(node)
+		}
+	}
+	return p.wait(ctx)
+}
+
+// wait returns the verdict, or Undecided if waiting for the rest of the votes
+// is pointless: because the TTL is so short that the lease is over before the
+// node timeout, or because others have taken votes and the nodes that might
+// still make up for it are much later than they use to be.
+func (p *acquisition) wait(ctx context.Context) quorum.Verdict {
+	if useful := p.useful; useful < p.locker.timeout {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, useful)
+		defer cancel()
+	}
+	closing := p.locker.closing
+	select {
+	case <-p.round.Decided():
+	case <-p.refused:
+		// While this attempt waits for a node that hangs, its own votes keep
+		// the other contenders out.
+		if !p.locker.await(ctx, p.round.Decided(), p.patience()) {
+			return p.round.GiveUp()
+		}
+	case <-ctx.Done():
+	case <-closing:
+	}
+	return p.round.Wait(ctx, closing)
+}
+
+// lateness is how many of a node's usual round trips a vote may take that
+// others depend on.
+const lateness = 4
+
+// patience returns how long to wait for the votes that are still out.
+func (p *acquisition) patience() time.Duration {
+	longest := time.Duration(0)
+	for node, ballot := range p.round.Ballots() {
+		if ballot.Vote != quorum.Pending {
+			continue
+		}
+		usual := p.locker.pools[node].RoundTrip()
+		if usual == 0 {
+			return p.locker.timeout
+		}
+		longest = max(longest, lateness*usual)
+	}
+	return longest + time.Millisecond
 }
 
 func readAcquired(keys int) func(any) (quorum.Vote, scripts.Acquired, error) {
@@ -65,36 +180,41 @@ func readAcquired(keys int) func(any) (quorum.Vote, scripts.Acquired, error) {
 		case acquired.Granted:
 			return quorum.Granted, acquired, nil
 		}
-		return quorum.Refused, acquired, nil
+		return quorum.Refused, acquired, errHeld
 	}
 }
 
-// wait returns the verdict. If the TTL is so short that the lease is over
-// before the node timeout, there is no point in waiting for the rest.
-func (p *acquisition) wait(ctx context.Context, t *target) quorum.Verdict {
-	if useful := clock.Deadline(0, t.ttl, t.driftFactor) - t.minValidity; useful < p.locker.timeout {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, useful)
-		defer cancel()
-	}
-	return p.round.Wait(ctx, p.locker.closing)
-}
+// lastWords is how long an attempt that has failed for want of answers waits
+// for those still out. They change nothing, but the error can then say of each
+// node what is wrong, when it matters most; and waiting is short beside an
+// outage.
+const lastWords = 25 * time.Millisecond
 
-// failure says why the attempt failed.
-func (p *acquisition) failure(verdict quorum.Verdict, ended error) *QuorumError {
+// failure returns why the votes are not enough, or nil if they are.
+func (p *acquisition) failure(ctx context.Context, verdict quorum.Verdict) *QuorumError {
+	if verdict == quorum.Won {
+		return nil
+	}
 	_, tally := p.round.Count()
+	unheard := verdict == quorum.Lost && tally.Unheard()
+	if unheard {
+		timer := time.NewTimer(lastWords)
+		defer timer.Stop()
+		select {
+		case <-p.round.Complete():
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
 	err := quorumError(&p.poll)
-	err.ended = ended
-	switch {
-	case ended != nil:
+	switch err.ended = contextError(ctx); {
+	case err.ended != nil:
 		// The votes so far prove nothing.
 	case p.locker.isClosed():
 		err.outcome = ErrClosed
-	case verdict == quorum.Won:
-		err.outcome, err.detail = ErrNoQuorum, "a quorum granted, but too late"
-	case verdict == quorum.Undecided:
+	case verdict == quorum.Undecided && tally.Refused == 0:
 		err.outcome, err.detail = ErrNoQuorum, "the TTL was over before a quorum answered"
-	case tally.Unheard():
+	case unheard:
 		err.outcome = ErrNoQuorum
 	default:
 		err.outcome = ErrTaken
@@ -102,6 +222,7 @@ func (p *acquisition) failure(verdict quorum.Verdict, ended error) *QuorumError 
 	held := make([]bool, len(p.names))
 	for _, ballot := range p.round.Ballots() {
 		err.wait = max(err.wait, ballot.Reply.Wait)
+		err.silent = err.silent || ballot.Reply.Silent
 		for _, i := range ballot.Reply.Held {
 			held[i] = true
 		}
@@ -110,6 +231,21 @@ func (p *acquisition) failure(verdict quorum.Verdict, ended error) *QuorumError 
 		if held[i] {
 			err.Held = append(err.Held, name)
 		}
+	}
+	return err
+}
+
+// usable returns why a lock that was won is not handed out, or nil.
+func (k *Lock) usable(ctx context.Context, p *acquisition) *QuorumError {
+	// A caller that has given up gets no lock, even if it arrived in the same
+	// moment: they may not look at the result any more, and undoing is safe.
+	ended := contextError(ctx)
+	if ended == nil && k.left() >= max(k.config.minValidity, 1) {
+		return nil
+	}
+	err := quorumError(&p.poll)
+	if err.ended = ended; ended == nil {
+		err.outcome, err.detail = ErrNoQuorum, "a quorum granted, but too late"
 	}
 	return err
 }

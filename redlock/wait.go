@@ -3,56 +3,154 @@ package redlock
 import (
 	"context"
 	"errors"
+	"hash/fnv"
+	"io"
 	"math/rand/v2"
+	"strings"
 	"time"
 
-	"github.com/redquorum/go-redlock/clock"
 	"github.com/redquorum/go-redlock/internal/scripts"
 )
 
 // persist makes attempts until one succeeds or there is a reason to stop.
+//
+// Callers of one process queue up for a lock, and the first contends for it.
+// After an attempt that found the lock held it listens for the release: it
+// subscribes, tries once more, for the release may have come before the
+// subscription, and only then sleeps. What wakes it is an announcement, the
+// end of the holder's TTL, or the poll interval, for some holders announce
+// nothing.
 func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
-	p := patience{target: t, clock: l.clock}
+	key := strings.Join(t.keys, "\x00")
+	line := l.queues.join(ctx, key, l.closing)
+	if line == nil {
+		return nil, l.interrupted(ctx, t, nil)
+	}
+	defer l.queues.leave(key, line)
+
+	p := patience{target: t, locker: l, roundTrip: minRoundTrip}
+	how := together
+	if line.won && line.ear != nil && line.ear.hears() {
+		// The head before us holds the lock, and we would have heard of its
+		// release.
+		how = p.awaitRelease(ctx, line.ear, quietPolls*p.poll())
+	}
+	line.won = false
 	for {
+		if line.ear != nil {
+			line.ear.forget()
+		}
 		began := l.clock.Elapsed()
-		k, err := l.attempt(ctx, t)
+		k, err := l.attempt(ctx, t, how)
 		if err == nil {
+			line.won = true
 			return k, nil
 		}
 		var failed *QuorumError
 		if !errors.As(err, &failed) || p.exhausted(failed) {
 			return nil, err
 		}
-		l.pause(ctx, p.delay(failed, l.clock.Elapsed()-began))
-		if failed.ended = contextError(ctx); failed.ended != nil {
-			return nil, failed
-		}
-		if l.isClosed() {
-			return nil, ErrClosed
+		p.roundTrip = max(l.clock.Elapsed()-began, minRoundTrip)
+		how = p.wait(ctx, line, failed, how)
+		if ctx.Err() != nil || l.isClosed() {
+			return nil, l.interrupted(ctx, t, failed)
 		}
 	}
 }
 
-// pause returns after d, or earlier if ctx ends or the Locker is closed.
-func (l *Locker) pause(ctx context.Context, d time.Duration) {
+// wait returns when it is time for the next attempt, and how that is to be
+// made.
+func (p *patience) wait(ctx context.Context, line *line, failed *QuorumError, how approach) approach {
+	l := p.locker
+	switch {
+	case !p.held(failed):
+		l.await(ctx, nil, p.backOff(failed))
+	case line.ear == nil:
+		line.ear = l.listen(p.keys, l.leading(p.keys))
+		l.await(ctx, line.ear.ready, l.timeout)
+	case !line.ear.hears():
+		l.await(ctx, line.ear.wake, p.sleep(failed, 1))
+	case failed.Granted > 0 || failed.silent || how.leads:
+		// We may never hear of this one: some votes belong to nobody's lock,
+		// or the holder's library announces nothing, or only one node was asked.
+		return p.awaitRelease(ctx, line.ear, p.sleep(failed, 1))
+	default:
+		return p.awaitRelease(ctx, line.ear, p.sleep(failed, quietPolls))
+	}
+	return together
+}
+
+// awaitRelease waits for announcements, for d at the most. After the first
+// there is a pause of about a round trip for that of the leading node, or of a
+// quorum, to follow.
+func (p *patience) awaitRelease(ctx context.Context, e *ear, d time.Duration) approach {
+	if !p.locker.await(ctx, e.wake, d) {
+		return together
+	}
+	p.locker.await(ctx, e.sure, p.roundTrip)
+	return approach{leads: true, lead: e.lead, patience: 2 * p.roundTrip}
+}
+
+// leading returns the node that contenders for the keys ask first: the same
+// for all clients with the same list of nodes, but not the same for all keys.
+func (l *Locker) leading(keys []string) int {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, keys[0]) // never fails
+	first := int(h.Sum32() % uint32(len(l.order)))
+	for i := range l.order {
+		if node := l.order[(first+i)%len(l.order)]; !l.pools[node].Suspect() {
+			return node
+		}
+	}
+	return l.order[first]
+}
+
+// interrupted returns the error of a wait that ctx or Close has ended, with
+// what the last attempt met.
+func (l *Locker) interrupted(ctx context.Context, t *target, last *QuorumError) error {
+	ended := contextError(ctx)
+	if ended == nil {
+		return ErrClosed
+	}
+	if last == nil {
+		last = l.nothingSent("acquire", t.names)
+	}
+	last.ended = ended
+	return last
+}
+
+// await returns when c says so, after d, or when ctx ends or the Locker is
+// closed. It reports whether it was c.
+func (l *Locker) await(ctx context.Context, c <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
+	case <-c:
+		return true
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-l.closing:
 	}
+	return false
 }
+
+// quietPolls is how much less often Acquire polls while a quorum of nodes
+// would announce the release.
+const quietPolls = 10
+
+// minRoundTrip stands in for a round trip that is not known, or was cut short.
+const minRoundTrip = 250 * time.Microsecond
 
 // patience decides whether and when Acquire tries again.
 type patience struct {
 	*target
-	clock clock.Clock
+	locker *Locker
 
-	attempts int
-	outage   bool          // the last attempt found no quorum
-	since    time.Duration // the outage began
-	splits   int           // attempts in a row that won some votes, not enough
+	roundTrip time.Duration // of the last attempt
+	attempts  int
+	outage    bool          // the last attempt found no quorum
+	since     time.Duration // the outage began
+	splits    int           // attempts in a row that won some votes, not enough
 }
 
 // exhausted reports whether the attempt that failed was the last.
@@ -60,7 +158,7 @@ func (p *patience) exhausted(failed *QuorumError) bool {
 	p.attempts++
 	outage := errors.Is(failed, ErrNoQuorum)
 	if outage && !p.outage {
-		p.since = p.clock.Elapsed()
+		p.since = p.locker.clock.Elapsed()
 	}
 	p.outage = outage
 	switch {
@@ -69,27 +167,50 @@ func (p *patience) exhausted(failed *QuorumError) bool {
 	case p.maxAttempts > 0 && p.attempts >= p.maxAttempts:
 		return true
 	}
-	return outage && p.clock.Elapsed()-p.since >= p.outageTolerance
+	return outage && p.locker.clock.Elapsed()-p.since >= p.outageTolerance
 }
 
-// maxSplits stops the back-off of split votes from growing: 2^6 round trips
-// are enough to tell many contenders apart.
-const maxSplits = 6
+// maxSplits is how many attempts in a row may win some votes, but not enough,
+// before somebody is taken to hold the rest: a lock may have been acquired on a
+// bare quorum. It also bounds the back-off, to 2^4 round trips.
+const maxSplits = 4
 
-// delay returns how long to wait after an attempt that failed and took took.
-func (p *patience) delay(failed *QuorumError, took time.Duration) time.Duration {
-	if failed.Granted > 0 && errors.Is(failed, ErrTaken) {
-		// A split vote: nobody need hold the lock. Contenders that try again
-		// one after another, rather than all at once, get it within a few round
-		// trips, so the unit is the round trip and not a fixed time.
-		p.splits = min(p.splits+1, maxSplits)
-		return min(rand.N(max(took, time.Microsecond)<<p.splits), p.maxDelay)
+// held reports whether an attempt failed because somebody holds the lock,
+// rather than because contenders took the votes from each other or nodes did
+// not answer.
+func (p *patience) held(failed *QuorumError) bool {
+	switch {
+	case !errors.Is(failed, ErrTaken):
+		p.splits = 0
+		return false
+	case failed.Granted == 0:
+		p.splits = 0
+		return true
 	}
-	p.splits = 0
-	d := p.minDelay + rand.N(p.maxDelay-p.minDelay+1)
+	p.splits++
+	return p.splits > maxSplits
+}
+
+// sleep returns how long to wait while others hold the lock, if nothing is
+// heard: the poll interval, times slower, but not beyond the end of the
+// holder's TTL.
+func (p *patience) sleep(failed *QuorumError, slower int) time.Duration {
+	d := time.Duration(slower) * p.poll()
 	if failed.wait > 0 && failed.wait < scripts.Forever {
 		// Redis expires keys with a precision of a millisecond.
 		d = min(d, failed.wait+time.Millisecond)
 	}
 	return d
+}
+
+func (p *patience) poll() time.Duration { return p.minDelay + rand.N(p.maxDelay-p.minDelay+1) }
+
+// backOff returns how long to wait after an attempt that found no holder. Contenders for split votes that try again one after another,
+// rather than all at once, get it within a few round trips, so the unit is the
+// round trip and not a fixed time.
+func (p *patience) backOff(failed *QuorumError) time.Duration {
+	if !errors.Is(failed, ErrTaken) {
+		return p.poll()
+	}
+	return min(rand.N(p.roundTrip<<p.splits), max(p.maxDelay, 4*p.roundTrip))
 }

@@ -84,19 +84,24 @@ func (r *Round[R]) Wait(ctx context.Context, stop <-chan struct{}) Verdict {
 	select {
 	case <-r.decided:
 	case <-ctx.Done():
-		if r.abandon() {
-			return Undecided
-		}
 	case <-stop:
-		if r.abandon() {
-			return Undecided
-		}
+	}
+	return r.GiveUp()
+}
+
+// GiveUp is Wait for a caller that does not want to wait any longer.
+func (r *Round[R]) GiveUp() Verdict {
+	if r.abandon() {
+		return Undecided
 	}
 	<-r.decided // at most Settled is still running
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.verdict
+	verdict, _ := r.Count()
+	return verdict
 }
+
+// Decided returns a channel that is closed when the verdict is there and
+// Settled has returned.
+func (r *Round[R]) Decided() <-chan struct{} { return r.decided }
 
 // abandon makes stragglers of the votes that are still out, unless there is a
 // verdict.

@@ -57,6 +57,14 @@ func Release(keys []string, token string, announce bool) *Call {
 	return newCall(release, keys, nil, 2).add(token, flag)
 }
 
+// Linger makes those of the keys that hold the token end after rest, rounded
+// up to a millisecond, and announces it: those who wait learn of the new end.
+// Its reply is that of [Release].
+func Linger(keys []string, token string, rest time.Duration) *Call {
+	ms := (rest + time.Millisecond - 1).Milliseconds()
+	return newCall(release, keys, nil, 3).add(token, 1, ms)
+}
+
 // Confirm raises the counters to number, if all keys hold the token.
 func Confirm(keys []string, token string, counters []string, number int64, ttl time.Duration) *Call {
 	return newCall(confirm, keys, counters, 3).add(token, number, ttl.Milliseconds())
