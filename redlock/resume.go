@@ -1,0 +1,67 @@
+package redlock
+
+import (
+	"context"
+	"slices"
+)
+
+// maxToken bounds the tokens that Resume takes, in bytes: ours are shorter,
+// those of other libraries, too.
+const maxToken = 256
+
+// Resume takes over a lock that is held under a token: a worker that goes on
+// after its parent has ended, a job that a web request has handed its lock to.
+// It proves the hold by renewing on a quorum, which also begins the TTL anew.
+// Whoever held the lock before must not use it any more, and need not release
+// it.
+//
+// With [WithFencing] the new holder gets a number of its own, larger than that
+// of the one before.
+//
+// It returns ErrLost if the nodes say that the keys are gone or held under
+// another token, ErrNoQuorum if too few answered, and otherwise what Acquire
+// does. When it fails, nothing is undone: the lock stays with whoever holds it.
+func (l *Locker) Resume(ctx context.Context, names []string, token string, opts ...LockOption) (*Lock, error) {
+	t, err := l.begin(ctx, "renew", slices.Clone(names), opts)
+	if err != nil {
+		return nil, err
+	}
+	defer l.calls.Done()
+	if token == "" || len(token) > maxToken {
+		return nil, refuse("token of %d bytes: want 1 to %d", len(token), maxToken)
+	}
+	k := l.newLock(t, token)
+	k.hold(l.clock.Elapsed()) // nobody sees the lock before the renewal has proved it
+	k.mu.Lock()
+	r := k.newRenewalLocked()
+	k.mu.Unlock()
+	r.send()
+	if err := r.wait(ctx); err != nil {
+		return nil, err
+	}
+	if t.fencing {
+		if err := k.numberAgain(ctx); err != nil {
+			return nil, err
+		}
+	}
+	k.keep()
+	return k, nil
+}
+
+// numberAgain draws a fencing number for a lock that is held: the keys grant
+// their token to itself, and raise the counters.
+func (k *Lock) numberAgain(ctx context.Context) error {
+	p := k.locker.newAcquisition(k)
+	verdict := p.canvass(ctx, together)
+	failed := p.failure(ctx, verdict)
+	if failed == nil {
+		failed = k.fence(ctx, p)
+	}
+	if failed == nil {
+		failed = k.usable(ctx, p)
+	}
+	if failed != nil {
+		return failed
+	}
+	return nil
+}
