@@ -24,7 +24,7 @@ import (
 //     it.)
 //  5. Otherwise undo it on every node that may have granted.
 func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, error) {
-	k := l.newLock(t)
+	k := l.newLock(t, newToken(l.owner))
 	p := l.newAcquisition(k)
 
 	verdict := p.canvass(ctx, how)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
+	"github.com/redquorum/go-redlock/internal/quorum"
 	"github.com/redquorum/go-redlock/pool"
 )
 
@@ -38,14 +39,21 @@ type sentinel string
 
 func (s sentinel) Error() string { return "redlock: " + string(s) }
 
-// NodeError is what one node contributed to a failure.
+// NodeError is what one node contributed to a failed operation.
 type NodeError struct {
-	Op   string // "acquire", "renew" or "release"
+	Op   string // "acquire", "confirm", "renew" or "release"
 	Addr string // the node, without secrets
-	Err  error  // what it answered, or why it did not
+	// Err is what the node answered, or why it did not. It is nil if the node
+	// did what it was asked to: the others made the operation fail.
+	Err error
 }
 
-func (e *NodeError) Error() string { return e.Addr + ": " + e.Op + ": " + e.Err.Error() }
+func (e *NodeError) Error() string {
+	if e.Err == nil {
+		return e.Addr + ": " + e.Op + ": done"
+	}
+	return e.Addr + ": " + e.Op + ": " + e.Err.Error()
+}
 
 func (e *NodeError) Unwrap() error { return e.Err }
 
@@ -53,19 +61,20 @@ func (e *NodeError) Unwrap() error { return e.Err }
 // one of the outcomes above, to every node's cause, and, if the caller's
 // context ended the operation, to that context's error and cause.
 type QuorumError struct {
-	Op    string   // "acquire", "renew" or "release"
+	Op    string   // "acquire", "confirm", "renew" or "release"
 	Names []string // of the lock
 	Held  []string // the names that others were seen to hold
-	// The votes when the outcome was certain. Failed counts the nodes that
-	// failed and those whose outcome is unknown; the rest had not answered.
+	// The votes. Failed counts the nodes that failed and those whose outcome is
+	// unknown; the rest had not answered when the outcome was certain.
 	Quorum, Granted, Refused, Failed int
-	Nodes                            []NodeError // of the nodes that failed
+	Nodes                            []NodeError // one for each node
 
 	outcome error // one of the sentinels; nil if the context ended first
 	detail  string
 	ended   error         // the caller's context: its error and cause
 	fatal   bool          // so many nodes fail for good that trying again is pointless
 	wait    time.Duration // the longest that a holder's TTL still runs
+	silent  bool          // a holder announces nothing
 }
 
 // Error returns one line.
@@ -104,7 +113,9 @@ func (e *QuorumError) Unwrap() []error {
 		errs = append(errs, e.ended)
 	}
 	for i := range e.Nodes {
-		errs = append(errs, &e.Nodes[i])
+		if e.Nodes[i].Err != nil {
+			errs = append(errs, &e.Nodes[i])
+		}
 	}
 	return errs
 }
@@ -113,10 +124,21 @@ func (e *QuorumError) Unwrap() []error {
 func (e *QuorumError) nodes() error {
 	var all *multierror.Error
 	for i := range e.Nodes {
-		all = multierror.Append(all, &e.Nodes[i])
+		// That a node refused or was not waited for is in the numbers already.
+		if n := &e.Nodes[i]; n.Err != nil && !errors.Is(n.Err, errHeld) && !errors.Is(n.Err, errPending) {
+			all = multierror.Append(all, n)
+		}
 	}
 	return inline(all)
 }
+
+// What a node that did not fail has to say.
+var (
+	errHeld    = errors.New("key is held by others")
+	errMissing = errors.New("key is gone")
+	errOther   = errors.New("key holds another token")
+	errPending = errors.New("not heard when the outcome was certain")
+)
 
 // inline gives a multierror text that fits on one line. It returns a true nil
 // for an empty one.
@@ -159,8 +181,8 @@ func quorumError[R any](p *poll[R]) *QuorumError {
 	}
 	permanent := 0
 	for node, ballot := range p.round.Ballots() {
-		if ballot.Err == nil {
-			continue
+		if ballot.Vote == quorum.Pending {
+			ballot.Err = errPending
 		}
 		e.Nodes = append(e.Nodes, NodeError{Op: p.op, Addr: p.locker.pools[node].Name(), Err: ballot.Err})
 		if pool.Permanent(ballot.Err) {

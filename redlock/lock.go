@@ -18,6 +18,7 @@ type Lock struct {
 	locker *Locker
 	names  []string
 	config *lockConfig
+	number int64 // the fencing number
 	claim
 
 	mu        sync.Mutex    // guards what follows; no callback runs under it
@@ -35,12 +36,12 @@ type Lock struct {
 // follower is a context that ends with the lock.
 type follower struct{ cancel context.CancelCauseFunc }
 
-func (l *Locker) newLock(t *target) *Lock {
+func (l *Locker) newLock(t *target, token string) *Lock {
 	return &Lock{
 		locker: l,
 		names:  t.names,
 		config: t.lockConfig,
-		claim:  claim{keys: t.keys, token: newToken(l.owner), ttl: t.ttl},
+		claim:  claim{keys: t.keys, token: token, ttl: t.ttl},
 	}
 }
 
@@ -134,9 +135,18 @@ func (k *Lock) hold(began time.Duration) {
 	defer k.mu.Unlock()
 	k.acquired = began
 	k.extendLocked(began)
-	if k.config.autoRenew {
-		k.armLocked()
+}
+
+// keep begins to renew the lock, if that is wanted. Not before it is certain
+// that the attempt has won: a timer would outlive one that failed, and renew
+// what is being undone.
+func (k *Lock) keep() {
+	if !k.config.autoRenew {
+		return
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.armLocked()
 }
 
 // extendLocked moves the deadline to where a quorum of leases that were asked
@@ -193,6 +203,7 @@ func (k *Lock) endLocked(why error) cancels {
 	}
 	if k.timer != nil {
 		k.timer.Stop()
+		k.locker.watch.remove(k)
 	}
 	c := cancels(k.followers)
 	k.followers = nil
@@ -214,6 +225,7 @@ func (k *Lock) armLocked() {
 	d := next - k.locker.clock.Elapsed()
 	if k.timer == nil {
 		k.timer = time.AfterFunc(d, k.tick)
+		k.locker.watch.add(k)
 	} else {
 		k.timer.Reset(d)
 	}

@@ -29,9 +29,12 @@ const reserved = "redlock:"
 type Locker struct {
 	config
 	pools    []*pool.Pool
+	order    []int // the nodes by name: the same for all clients
 	ownPools bool
 	timeout  time.Duration // the longest that a node may take to answer
 	reclaims reclaims
+	queues   queues
+	watch    watch
 
 	closing chan struct{} // closed by Close
 	once    sync.Once
@@ -103,7 +106,7 @@ func newLocker(opts []Option) (*Locker, error) {
 	if len(l.keyPrefix) >= maxKey {
 		l.refuse("WithKeyPrefix(%.20q…): %d bytes leave no room for a name in a key of %d", l.keyPrefix, len(l.keyPrefix), maxKey)
 	}
-	l.reclaims.locker = l
+	l.reclaims.locker, l.watch.locker = l, l
 	if err := l.validate(); err != nil {
 		return nil, err
 	}
@@ -133,6 +136,11 @@ func (l *Locker) checkNodes() error {
 		}
 		seen[endpoint] = i
 	}
+	l.order = make([]int, n)
+	for i := range l.order {
+		l.order[i] = i
+	}
+	slices.SortFunc(l.order, func(a, b int) int { return strings.Compare(l.pools[a].Name(), l.pools[b].Name()) })
 	return nil
 }
 
@@ -150,6 +158,10 @@ func (l *Locker) Acquire(ctx context.Context, name string, opts ...LockOption) (
 // TryAcquire makes exactly one attempt. It returns ErrTaken when others hold
 // the lock and ErrNoQuorum when too few nodes answered; otherwise it returns
 // what Acquire does.
+//
+// Contenders that try in the same moment can split the votes, and then every
+// one of them gets ErrTaken. Where somebody must get the lock, as for a job
+// that starts on many replicas at once, use Acquire with a short deadline.
 func (l *Locker) TryAcquire(ctx context.Context, name string, opts ...LockOption) (*Lock, error) {
 	return l.lock(ctx, []string{name}, opts, false)
 }
@@ -176,21 +188,39 @@ type target struct {
 }
 
 func (l *Locker) lock(ctx context.Context, names []string, opts []LockOption, wait bool) (*Lock, error) {
-	if !l.enter() {
-		return nil, ErrClosed
-	}
-	defer l.calls.Done()
-	t, err := l.target(names, opts)
+	t, err := l.begin(ctx, "acquire", names, opts)
 	if err != nil {
 		return nil, err
 	}
-	if ended := contextError(ctx); ended != nil {
-		return nil, &QuorumError{Op: "acquire", Names: t.names, Quorum: quorum.Size(len(l.pools)), ended: ended}
-	}
+	defer l.calls.Done()
 	if wait {
 		return l.persist(ctx, t)
 	}
-	return l.attempt(ctx, t)
+	return l.attempt(ctx, t, together)
+}
+
+// begin begins a method, unless there is a reason to send nothing. If it
+// returns no error, calls.Done ends the method.
+func (l *Locker) begin(ctx context.Context, op string, names []string, opts []LockOption) (*target, error) {
+	if !l.enter() {
+		return nil, ErrClosed
+	}
+	t, err := l.target(names, opts)
+	if err == nil {
+		if ended := contextError(ctx); ended != nil {
+			err = l.nothingSent(op, t.names, ended)
+		}
+	}
+	if err != nil {
+		l.calls.Done()
+		return nil, err
+	}
+	return t, nil
+}
+
+// nothingSent is the error of an operation that ended before it began.
+func (l *Locker) nothingSent(op string, names []string, ended error) *QuorumError {
+	return &QuorumError{Op: op, Names: names, Quorum: quorum.Size(len(l.pools)), ended: ended}
 }
 
 func (l *Locker) target(names []string, opts []LockOption) (*target, error) {
@@ -264,6 +294,7 @@ func (l *Locker) Close() error {
 		l.mu.Unlock()
 		close(l.closing)
 		l.calls.Wait()
+		l.watch.wait()
 		l.reclaims.close(2 * l.timeout)
 		if !l.ownPools {
 			return

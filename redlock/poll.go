@@ -44,19 +44,28 @@ type poll[R any] struct {
 	began  time.Duration
 	round  quorum.Round[R]
 	calls  []pool.Call
-	// voted, if set, sees each node's result before the round does.
-	voted func(node int, result pool.Result, vote quorum.Vote)
+	// heard, if set, sees each node's result before the round does.
+	heard func(node int, result pool.Result, vote quorum.Vote)
 }
 
 // send asks all nodes at once. It does not wait for any of them.
 func (p *poll[R]) send() {
+	p.begin()
+	for node := range p.calls {
+		p.ask(node)
+	}
+}
+
+// begin reads the clock, before anything is sent.
+func (p *poll[R]) begin() {
 	p.began = p.locker.clock.Elapsed()
 	p.calls = make([]pool.Call, len(p.locker.pools))
-	for node, one := range p.locker.pools {
-		call := &p.calls[node]
-		*call = pool.Call{Script: p.script, To: p, Node: node, Began: p.began}
-		one.Start(call)
-	}
+}
+
+func (p *poll[R]) ask(node int) {
+	call := &p.calls[node]
+	*call = pool.Call{Script: p.script, To: p, Node: node, Began: p.began}
+	p.locker.pools[node].Start(call)
 }
 
 // Deliver turns a node's result into its vote.
@@ -68,8 +77,8 @@ func (p *poll[R]) Deliver(node int, result pool.Result) {
 	case result.Err == nil:
 		ballot.Vote, ballot.Reply, ballot.Err = p.read(result.Reply)
 	}
-	if p.voted != nil {
-		p.voted(node, result, ballot.Vote)
+	if p.heard != nil {
+		p.heard(node, result, ballot.Vote)
 	}
 	p.round.Cast(node, ballot)
 }

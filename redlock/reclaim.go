@@ -31,8 +31,9 @@ type reclaims struct {
 
 	mu     sync.Mutex // guards what follows
 	open   map[*leftover]struct{}
+	out    int // answers to releases that have not come yet
 	closed bool
-	empty  chan struct{} // closed when open is empty; made by close
+	empty  chan struct{} // closed when nothing is open or out; made by close
 }
 
 // leftover is a claim on one node that must be undone. Its keys hold the token
@@ -52,6 +53,7 @@ type leftover struct {
 	heard    time.Duration // when the node first answered; 0: not yet
 	pause    time.Duration
 	timer    *time.Timer // guarded by reclaims.mu
+	later    bool        // guarded by reclaims.mu: its time has not come
 }
 
 // undo releases a claim on a node.
@@ -59,6 +61,24 @@ func (r *reclaims) undo(c *claim, node int, call *scripts.Call) {
 	if o := r.add(c, node, call); o != nil {
 		o.send()
 	}
+}
+
+// expect makes close wait for n answers to a release: it returns when a quorum
+// has answered, and a program that then closes and exits must not leave the
+// keys on the slower nodes.
+func (r *reclaims) expect(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out += n
+}
+
+// received takes one of the answers off, after what is to be redone for it has
+// been added.
+func (r *reclaims) received() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.out--
+	r.checkLocked()
 }
 
 // redo takes over from a release that went to a node already.
@@ -69,6 +89,19 @@ func (r *reclaims) redo(c *claim, node int, call *scripts.Call, first pool.Resul
 	if o := r.add(c, node, call); o != nil {
 		o.Deliver(node, first)
 	}
+}
+
+// undoLater releases a claim on a node after d. Close does not wait for it.
+func (r *reclaims) undoLater(c *claim, node int, call *scripts.Call, d time.Duration) {
+	o := r.add(c, node, call)
+	if o == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o.began += d
+	o.later = true
+	o.timer = time.AfterFunc(d, o.send)
 }
 
 // add returns nil if the Locker has been closed, or there is no room.
@@ -95,6 +128,13 @@ func (r *reclaims) add(c *claim, node int, call *scripts.Call) *leftover {
 
 func (o *leftover) send() {
 	r := o.reclaims
+	r.mu.Lock()
+	_, open := r.open[o]
+	o.later = false
+	r.mu.Unlock()
+	if !open {
+		return // Close was faster than the timer
+	}
 	r.locker.pools[o.node].Start(&pool.Call{
 		Script: o.call,
 		To:     o,
@@ -165,7 +205,11 @@ func (r *reclaims) remove(o *leftover) {
 
 func (r *reclaims) removeLocked(o *leftover) {
 	delete(r.open, o)
-	if r.empty != nil && len(r.open) == 0 {
+	r.checkLocked()
+}
+
+func (r *reclaims) checkLocked() {
+	if r.empty != nil && len(r.open) == 0 && r.out == 0 {
 		close(r.empty)
 		r.empty = nil
 	}
@@ -176,11 +220,13 @@ func (r *reclaims) removeLocked(o *leftover) {
 func (r *reclaims) close(bound time.Duration) {
 	r.mu.Lock()
 	empty := make(chan struct{})
-	if len(r.open) == 0 {
-		close(empty)
-	} else {
-		r.empty = empty
+	for o := range r.open {
+		if o.later && o.timer.Stop() {
+			delete(r.open, o)
+		}
 	}
+	r.empty = empty
+	r.checkLocked()
 	r.mu.Unlock()
 
 	timer := time.NewTimer(bound)

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"time"
 
 	"github.com/redquorum/go-redlock/internal/quorum"
 	"github.com/redquorum/go-redlock/internal/scripts"
@@ -10,7 +11,8 @@ import (
 
 // Release gives the lock up: it ends the lock, and every context made from it,
 // and then deletes the keys on all nodes. It returns when a quorum has
-// answered; the rest is seen to in the background.
+// answered; the rest is seen to in the background. Before [WithMinHold] is over
+// the keys are not deleted but made to end with it.
 //
 // It is idempotent: later and concurrent calls wait for and return the result
 // of the first. ctx bounds only the waiting: the keys are deleted even if it
@@ -39,11 +41,15 @@ func (k *Lock) Release(ctx context.Context) error {
 			cancels = k.endLocked(ErrReleased)
 		}
 	}
-	err := k.ended
+	err, renewal := k.ended, k.renewal
 	k.mu.Unlock()
 	cancels.run(err)
 
 	if first {
+		if renewal != nil {
+			<-renewal.sent // sending does not block
+		}
+		k.locker.reclaims.expect(len(k.locker.pools))
 		r.send()
 	}
 	if r.round.Wait(ctx, nil) != quorum.Undecided {
@@ -57,8 +63,9 @@ func (k *Lock) Release(ctx context.Context) error {
 // release is the poll of the release.
 type release struct {
 	poll[int]
-	lost error // why the lock had ended before
-	err  error // set before the round's Wait returns
+	rest time.Duration // what is left of the minimum hold
+	lost error         // why the lock had ended before
+	err  error         // set before the round's Wait returns
 }
 
 func (k *Lock) newReleaseLocked() *release {
@@ -70,7 +77,12 @@ func (k *Lock) newReleaseLocked() *release {
 		script: scripts.Release(k.keys, k.token, true),
 		read:   readDeleted(len(k.keys)),
 	}}
-	r.voted = r.reclaim
+	// A lock that was lost is not held on to: others may have it by now.
+	if rest := k.acquired + k.config.minHold - k.locker.clock.Elapsed(); rest > 0 && k.ended == nil {
+		r.rest = rest
+		r.script = scripts.Linger(k.keys, k.token, rest)
+	}
+	r.heard = r.reclaim
 	r.round.Settled = r.settled
 	r.round.Init(len(k.locker.pools), quorum.Certain)
 	return r
@@ -85,13 +97,20 @@ func readDeleted(keys int) func(any) (quorum.Vote, int, error) {
 		case deleted == keys:
 			return quorum.Granted, deleted, nil
 		}
-		return quorum.Refused, deleted, nil
+		return quorum.Refused, deleted, errMissing
 	}
 }
 
-// reclaim sees to it that a node where the release failed is tried again.
+// reclaim sees to it that a node where the release failed is tried again. One
+// that could not be told to let the keys end is told to delete them when the
+// time has come.
 func (r *release) reclaim(node int, result pool.Result, _ quorum.Vote) {
-	r.locker.reclaims.redo(r.claim, node, r.script, result)
+	defer r.locker.reclaims.received()
+	if r.rest == 0 {
+		r.locker.reclaims.redo(r.claim, node, r.script, result)
+	} else if !r.claim.undone(node, result) {
+		r.locker.reclaims.undoLater(r.claim, node, scripts.Release(r.claim.keys, r.claim.token, true), r.rest)
+	}
 }
 
 func (r *release) settled(verdict quorum.Verdict, tally quorum.Tally) {

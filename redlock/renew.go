@@ -2,19 +2,12 @@ package redlock
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/redquorum/go-redlock/internal/quorum"
 	"github.com/redquorum/go-redlock/internal/scripts"
 	"github.com/redquorum/go-redlock/pool"
-)
-
-// What a node that refuses to renew says of the keys.
-var (
-	errMissing = errors.New("key is gone")
-	errOther   = errors.New("key holds another token")
 )
 
 // Renew begins the TTL anew on a quorum of nodes. Calls at the same time are
@@ -31,7 +24,7 @@ func (k *Lock) Renew(ctx context.Context) error {
 	}
 	defer k.locker.calls.Done()
 	if ended := contextError(ctx); ended != nil {
-		return &QuorumError{Op: "renew", Names: k.names, Quorum: quorum.Size(len(k.locker.pools)), ended: ended}
+		return k.locker.nothingSent("renew", k.names, ended)
 	}
 
 	k.mu.Lock()
@@ -50,10 +43,15 @@ func (k *Lock) Renew(ctx context.Context) error {
 	if first {
 		r.send()
 	}
-	if r.round.Wait(ctx, k.locker.closing) != quorum.Undecided {
+	return r.wait(ctx)
+}
+
+// wait returns the outcome, or why it was not waited for.
+func (r *renewal) wait(ctx context.Context) error {
+	if r.round.Wait(ctx, r.locker.closing) != quorum.Undecided {
 		return r.err
 	}
-	if k.locker.isClosed() {
+	if r.locker.isClosed() {
 		return ErrClosed
 	}
 	failed := quorumError(&r.poll)
@@ -65,11 +63,18 @@ func (k *Lock) Renew(ctx context.Context) error {
 type renewal struct {
 	poll[scripts.Hold]
 	lock *Lock
-	err  error // set before the round's Wait returns
+	sent chan struct{} // closed when nothing more is sent; a release waits for it
+	err  error         // set before the round's Wait returns
+}
+
+// send hides the poll's: no renewal may follow the release that ended it.
+func (r *renewal) send() {
+	defer close(r.sent)
+	r.poll.send()
 }
 
 func (k *Lock) newRenewalLocked() *renewal {
-	r := &renewal{lock: k, poll: poll[scripts.Hold]{
+	r := &renewal{lock: k, sent: make(chan struct{}), poll: poll[scripts.Hold]{
 		locker: k.locker,
 		op:     "renew",
 		names:  k.names,
@@ -103,7 +108,9 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 	k := r.lock
 	k.mu.Lock()
 	k.renewal = nil
-	var cancels cancels
+	// An answer that comes after the deadline is too late, even if a quorum
+	// still held the keys: Validity has been 0.
+	cancels := k.expireLocked()
 	switch {
 	case k.ended != nil:
 		r.err = k.ended
@@ -122,7 +129,6 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 		failed := quorumError(&r.poll)
 		failed.outcome = ErrNoQuorum
 		r.err = failed
-		cancels = k.expireLocked()
 		k.renewAt = k.locker.clock.Elapsed() + k.ttl/40 + rand.N(k.ttl/40)
 	}
 	k.armLocked()

@@ -22,6 +22,7 @@ import (
 // nothing.
 func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
 	key := strings.Join(t.keys, "\x00")
+	joined := l.clock.Elapsed()
 	line := l.queues.join(ctx, key, l.closing)
 	if line == nil {
 		return nil, l.interrupted(ctx, t, nil)
@@ -29,32 +30,40 @@ func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
 	defer l.queues.leave(key, line)
 
 	p := patience{target: t, locker: l, roundTrip: minRoundTrip}
+	// An outage that those before us have met is ours, too, from the moment
+	// we came: they must not spend their tolerance one after another.
+	p.outage, p.since = line.outage, max(line.since, joined)
 	how := together
-	if line.won && line.ear != nil && line.ear.hears() {
+	if rest := line.held - l.clock.Elapsed(); rest > 0 && line.ear != nil && line.ear.hears() {
 		// The head before us holds the lock, and we would have heard of its
 		// release.
-		how = p.awaitRelease(ctx, line.ear, quietPolls*p.poll())
+		how = p.awaitRelease(ctx, line.ear, min(quietPolls*p.poll(), rest))
 	}
-	line.won = false
+	line.held = 0
+	var failed *QuorumError // the last attempt
 	for {
+		if ctx.Err() != nil || l.isClosed() {
+			return nil, l.interrupted(ctx, t, failed)
+		}
 		if line.ear != nil {
 			line.ear.forget()
 		}
 		began := l.clock.Elapsed()
 		k, err := l.attempt(ctx, t, how)
 		if err == nil {
-			line.won = true
+			line.held, line.outage = began+t.ttl+time.Millisecond, false
 			return k, nil
 		}
-		var failed *QuorumError
-		if !errors.As(err, &failed) || p.exhausted(failed) {
+		if !errors.As(err, &failed) {
+			return nil, err
+		}
+		exhausted := p.exhausted(failed)
+		line.outage, line.since = p.outage, p.since
+		if exhausted {
 			return nil, err
 		}
 		p.roundTrip = max(l.clock.Elapsed()-began, minRoundTrip)
 		how = p.wait(ctx, line, failed, how)
-		if ctx.Err() != nil || l.isClosed() {
-			return nil, l.interrupted(ctx, t, failed)
-		}
 	}
 }
 
@@ -67,7 +76,7 @@ func (p *patience) wait(ctx context.Context, line *line, failed *QuorumError, ho
 		l.await(ctx, nil, p.backOff(failed))
 	case line.ear == nil:
 		line.ear = l.listen(p.keys, l.leading(p.keys))
-		l.await(ctx, line.ear.ready, l.timeout)
+		l.await(ctx, line.ear.ready, p.sleep(failed, 1))
 	case !line.ear.hears():
 		l.await(ctx, line.ear.wake, p.sleep(failed, 1))
 	case failed.Granted > 0 || failed.silent || how.leads:
@@ -83,11 +92,22 @@ func (p *patience) wait(ctx context.Context, line *line, failed *QuorumError, ho
 // awaitRelease waits for announcements, for d at the most. After the first
 // there is a pause of about a round trip for that of the leading node, or of a
 // quorum, to follow.
+//
+// What the leading node says is not believed for longer than a poll interval,
+// however many announcements come: it may hold a vote that nobody undoes.
 func (p *patience) awaitRelease(ctx context.Context, e *ear, d time.Duration) approach {
 	if !p.locker.await(ctx, e.wake, d) {
+		p.askAll = 0
 		return together
 	}
 	p.locker.await(ctx, e.sure, p.roundTrip)
+	now := p.locker.clock.Elapsed()
+	if p.askAll == 0 {
+		p.askAll = now + p.poll()
+	} else if now >= p.askAll {
+		p.askAll = 0
+		return together
+	}
 	return approach{leads: true, lead: e.lead, patience: 2 * p.roundTrip}
 }
 
@@ -113,7 +133,7 @@ func (l *Locker) interrupted(ctx context.Context, t *target, last *QuorumError) 
 		return ErrClosed
 	}
 	if last == nil {
-		last = l.nothingSent("acquire", t.names)
+		return l.nothingSent("acquire", t.names, ended)
 	}
 	last.ended = ended
 	return last
@@ -151,6 +171,7 @@ type patience struct {
 	outage    bool          // the last attempt found no quorum
 	since     time.Duration // the outage began
 	splits    int           // attempts in a row that won some votes, not enough
+	askAll    time.Duration // when the leading node must not be the only one to be asked; 0: open
 }
 
 // exhausted reports whether the attempt that failed was the last.

@@ -1,0 +1,99 @@
+package redlock_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/go-redlock/redlock"
+)
+
+func TestAnotherProcessResumesAHeldLock(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		first := acquired(t, newLocker(t, c, redlock.WithOwner("web")), job)
+		time.Sleep(4 * time.Second)
+
+		second, err := newLocker(t, c).Resume(t.Context(), []string{job}, first.Token())
+		require.NoError(t, err)
+		require.Equal(t, first.Token(), second.Token())
+		require.Equal(t, "web", second.Owner(), "the label is part of the token")
+		require.Equal(t, 10*time.Second-102*time.Millisecond, second.Validity(), "resuming begins the TTL anew")
+
+		time.Sleep(9 * time.Second)
+		requireOutcome(t, first.Err(), redlock.ErrLost) // nobody told the first
+		require.NoError(t, second.Renew(t.Context()))
+		require.NoError(t, second.Release(t.Context()))
+		for i := range 5 {
+			require.Empty(t, c.Node(i).Keys())
+		}
+	})
+}
+
+func TestALockThatIsNotHeldUnderTheTokenIsNotResumed(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		k := acquired(t, l, job)
+		require.NoError(t, k.Release(t.Context()))
+		_, err := l.Resume(t.Context(), []string{job}, k.Token())
+		requireOutcome(t, err, redlock.ErrLost)
+		require.Empty(t, c.Node(0).Keys(), "a lock that ended is not revived")
+
+		other := acquired(t, l, job)
+		_, err = l.Resume(t.Context(), []string{job}, k.Token())
+		requireOutcome(t, err, redlock.ErrLost)
+		require.Positive(t, other.Validity())
+		require.NoError(t, other.Renew(t.Context()), "the holder is not disturbed")
+		require.NoError(t, other.Release(t.Context()))
+	})
+}
+
+func TestAResumeThatFailsLeavesTheLockToItsHolder(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		k := acquired(t, l, job, redlock.WithTTL(time.Minute))
+		c.Node(0).Hang()
+		c.Node(1).Hang()
+		_, err := l.Resume(t.Context(), []string{job}, k.Token())
+		requireOutcome(t, err, redlock.ErrNoQuorum)
+		c.Node(0).Resume()
+		c.Node(1).Resume()
+		time.Sleep(5 * time.Second)
+		require.Len(t, c.Holders(job), 1)
+		require.NoError(t, k.Renew(t.Context()))
+		require.NoError(t, k.Release(t.Context()))
+	})
+}
+
+func TestAResumedLockHasAFencingTokenOfItsOwn(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		l := newLocker(t, c, redlock.WithFencing(true))
+		first, err := l.AcquireAll(t.Context(), []string{"b", "a"})
+		require.NoError(t, err)
+		second, err := l.Resume(t.Context(), []string{"a", "b"}, first.Token(), redlock.WithAutoRenew(true))
+		require.NoError(t, err)
+		require.Greater(t, second.FencingToken(), first.FencingToken())
+		time.Sleep(time.Minute)
+		require.NoError(t, second.Err())
+		require.NoError(t, second.Release(t.Context()))
+		third := acquired(t, l, "a")
+		require.Greater(t, third.FencingToken(), second.FencingToken())
+		require.NoError(t, third.Release(t.Context()))
+	})
+}
+
+func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		l := newLocker(t, newCluster(t, 1))
+		for _, token := range []string{"", strings.Repeat("x", 257)} {
+			_, err := l.Resume(t.Context(), []string{job}, token)
+			requireOutcome(t, err, redlock.ErrConfig)
+		}
+	})
+}
