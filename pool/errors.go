@@ -91,12 +91,28 @@ func Permanent(err error) bool {
 	if !errors.As(err, &answer) {
 		return false
 	}
+	text := fromScript(string(answer))
 	for _, prefix := range permanent {
-		if strings.HasPrefix(string(answer), prefix) {
+		if strings.HasPrefix(text, prefix) {
 			return true
 		}
 	}
 	return false
+}
+
+// fromScript takes the error of a command out of that of the script that called
+// it, which before Redis 7 hides it:
+// "ERR Error running script (call to f_…): @user_script:12: -READONLY You can't …".
+func fromScript(answer string) string {
+	if !strings.HasPrefix(answer, "ERR Error running script") {
+		return answer
+	}
+	_, rest, _ := strings.Cut(answer, "script:") // the line number follows
+	_, text, found := strings.Cut(rest, ": ")
+	if !found {
+		return answer
+	}
+	return strings.TrimPrefix(text, "-")
 }
 
 // hasCode reports whether the server answered with this error code.

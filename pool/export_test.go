@@ -9,6 +9,10 @@ const (
 	MaxDepth   = maxDepth
 	MaxWaiting = maxWaiting
 	Retire     = retire
+
+	PingEvery      = pingEvery
+	Linger         = linger
+	ForbiddenPause = forbiddenPause
 )
 
 var (
@@ -32,3 +36,11 @@ func (q *Queue) Push(c *Call) { q.push(c) }
 func (q *Queue) Pop() *Call   { return q.pop() }
 func (q *Queue) Len() int     { return q.len() }
 func (q *Queue) Cap() int     { return cap(q.calls) }
+
+// Topics returns how many channels are known, and of how many a confirmation is
+// outstanding.
+func (p *Pool) Topics() (topics, unconfirmed int) {
+	p.notices.mu.Lock()
+	defer p.notices.mu.Unlock()
+	return len(p.notices.topics), len(p.notices.unconfirmed)
+}

@@ -65,6 +65,7 @@ var together = approach{}
 type acquisition struct {
 	poll[scripts.Acquired]
 	useful time.Duration // an outcome later than this is too late
+	again  bool          // the keys are ours: a node that was not asked may hold them
 
 	lead     int           // the node that is asked first, or -1
 	leadVote quorum.Vote   // before led is closed
@@ -91,7 +92,9 @@ func (l *Locker) newAcquisition(k *Lock) *acquisition {
 
 // note keeps account of what the node may hold.
 func (p *acquisition) note(node int, result pool.Result, vote quorum.Vote) {
-	p.claim.note(node, result, vote)
+	if !p.again || result.Sent == pool.Maybe {
+		p.claim.note(node, result, vote)
+	}
 	if node == p.lead {
 		p.leadVote = vote
 		close(p.led)

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // Do acquires the lock on name as [Locker.Acquire] does, calls fn while holding
@@ -30,7 +31,10 @@ func (k *Lock) guard(ctx context.Context, fn func(ctx context.Context, lock *Loc
 		// A release that could not be confirmed is no error of fn's: nobody
 		// else had the lock, and it ends with its TTL.
 		if lost := k.Release(context.WithoutCancel(ctx)); errors.Is(lost, ErrLost) {
-			err = errors.Join(err, lost)
+			if err != nil {
+				lost = fmt.Errorf("%w; %w", err, lost)
+			}
+			err = lost
 		}
 	}()
 	return fn(guarded, k)

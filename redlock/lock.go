@@ -29,8 +29,9 @@ type Lock struct {
 	followers map[*follower]struct{}
 	timer     *time.Timer // fires at the next moment that matters, if anybody cares
 	renewAt   time.Duration
-	renewal   *renewal // under way
-	releasing *release // begun by the first Release
+	renewal   *renewal      // under way
+	sent      chan struct{} // closed when the last renewal has been sent
+	releasing *release      // begun by the first Release
 }
 
 // follower is a context that ends with the lock.

@@ -116,9 +116,13 @@ func WithMaxAttempts(n int) LockOption {
 }
 
 // WithRetryDelay sets how long Acquire waits, at random between the two, before
-// it tries again while others hold the lock. Default 50 ms to 250 ms. The
-// moment at which the holder's TTL ends, as the nodes report it, ends the wait
-// earlier. Smaller finds a freed lock sooner and puts more load on the nodes.
+// it tries again while others hold the lock and nothing is heard of them: where
+// releases are not announced, because the holder uses another library or the
+// nodes forbid the channel. Where a quorum of nodes would announce the release
+// it waits ten times as long. Default 50 ms to 250 ms; 0 < shortest ≤ longest.
+// An announcement ends the wait earlier, and so does the end of the holder's
+// TTL, as the nodes reported it. Smaller finds such a lock sooner and puts more
+// load on the nodes.
 func WithRetryDelay(shortest, longest time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.minDelay, c.maxDelay = shortest, longest })
 }

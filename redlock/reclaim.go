@@ -173,6 +173,9 @@ func (o *leftover) deadline() time.Duration {
 // undone reports whether the answer to a release proves that the node holds
 // nothing of the claim, now and later.
 func (c *claim) undone(node int, result pool.Result) bool {
+	if c.clean.Load()&bit(node) != 0 {
+		return true // whatever became of the release
+	}
 	if result.Err != nil {
 		return false
 	}

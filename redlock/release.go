@@ -41,13 +41,13 @@ func (k *Lock) Release(ctx context.Context) error {
 			cancels = k.endLocked(ErrReleased)
 		}
 	}
-	err, renewal := k.ended, k.renewal
+	err, sent := k.ended, k.sent
 	k.mu.Unlock()
 	cancels.run(err)
 
 	if first {
-		if renewal != nil {
-			<-renewal.sent // sending does not block
+		if sent != nil {
+			<-sent // sending does not block
 		}
 		k.locker.reclaims.expect(len(k.locker.pools))
 		r.send()

@@ -82,11 +82,20 @@ func (k *Lock) newRenewalLocked() *renewal {
 		script: scripts.Renew(k.keys, k.token, k.ttl),
 		read:   readHold,
 	}}
+	r.heard = r.clear
 	r.round.Settled = r.settled
 	r.round.Straggler = r.straggler
 	r.round.Init(len(k.locker.pools), quorum.Certain)
-	k.renewal = r
+	k.renewal, k.sent = r, r.sent
 	return r
+}
+
+// clear ends the doubt about a node that still holds the keys: there is at
+// most one command in doubt, and it is what has set them.
+func (r *renewal) clear(node int, _ pool.Result, vote quorum.Vote) {
+	if vote == quorum.Granted {
+		r.claim.doubt.And(^bit(node))
+	}
 }
 
 func readHold(reply any) (quorum.Vote, scripts.Hold, error) {

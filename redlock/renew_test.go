@@ -542,6 +542,28 @@ func TestTwoOfThreeNodesThatRestartEmptyBeforeARenewalLoseTheLock(t *testing.T) 
 	}
 }
 
+func TestANodeThatWasInDoubtIsRefilledOnceItHasRenewed(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		c.Node(2).Hang()
+		k := acquired(t, l, job, redlock.WithTTL(time.Minute))
+		time.Sleep(time.Second) // the node timeout cuts the connection, with the acquire in flight
+		c.Node(2).Resume()      // and there it is executed, late
+		time.Sleep(5 * time.Second)
+		require.Equal(t, map[string]int{k.Token(): 3}, c.Holders(job))
+		require.NoError(t, k.Renew(t.Context()), "this ends the doubt")
+		synctest.Wait()
+
+		require.NoError(t, c.Node(2).RestartEmpty())
+		time.Sleep(5 * time.Second)
+		require.NoError(t, k.Renew(t.Context()))
+		synctest.Wait()
+		require.Equal(t, map[string]int{k.Token(): 3}, c.Holders(job))
+		require.NoError(t, k.Release(t.Context()))
+	})
+}
+
 func TestWithoutRefillNodesStayEmpty(t *testing.T) {
 	synctest.Test(parallel(t), func(t *testing.T) {
 		c := newCluster(t, 3)

@@ -52,6 +52,7 @@ func (l *Locker) Resume(ctx context.Context, names []string, token string, opts 
 // their token to itself, and raise the counters.
 func (k *Lock) numberAgain(ctx context.Context) error {
 	p := k.locker.newAcquisition(k)
+	p.again = true
 	verdict := p.canvass(ctx, together)
 	failed := p.failure(ctx, verdict)
 	if failed == nil {

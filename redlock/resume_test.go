@@ -27,6 +27,7 @@ func TestAnotherProcessResumesAHeldLock(t *testing.T) {
 		requireOutcome(t, first.Err(), redlock.ErrLost) // nobody told the first
 		require.NoError(t, second.Renew(t.Context()))
 		require.NoError(t, second.Release(t.Context()))
+		synctest.Wait()
 		for i := range 5 {
 			require.Empty(t, c.Node(i).Keys())
 		}
@@ -39,6 +40,7 @@ func TestALockThatIsNotHeldUnderTheTokenIsNotResumed(t *testing.T) {
 		l := newLocker(t, c)
 		k := acquired(t, l, job)
 		require.NoError(t, k.Release(t.Context()))
+		synctest.Wait()
 		_, err := l.Resume(t.Context(), []string{job}, k.Token())
 		requireOutcome(t, err, redlock.ErrLost)
 		require.Empty(t, c.Node(0).Keys(), "a lock that ended is not revived")
