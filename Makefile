@@ -62,6 +62,20 @@ test-unit: check-go race-note ## run the tests of the root module; needs neither
 test-integration: check-go race-note backend ## run the tests against real nodes (REDLOCK_TEST_BACKEND=container|process|embedded)
 	cd integration && $(TEST) ./...
 
+# Without a demand for one kind of nodes, the matrix is tried on both kinds of real ones.
+MATRIX_BACKENDS ?= $(or $(REDLOCK_TEST_BACKEND),container process)
+
+.PHONY: fault-matrix
+fault-matrix: check-go ## try every fault on real nodes, print what was seen and keep it in docs/fault-matrix.md
+	@parts=$$(mktemp -d); trap 'rm -rf "$$parts"' EXIT; failed=; \
+	cp integration/matrix/header.md "$$parts/0.md"; \
+	for backend in $(MATRIX_BACKENDS); do \
+		(cd integration && REDLOCK_TEST_BACKEND=$$backend go test ./matrix -count=1 -timeout=15m -run '^TestFaultMatrix$$' $(TESTFLAGS) \
+			-args -markdown "$$parts/$$backend.md" >&2) || failed="$$failed $$backend"; \
+	done; \
+	cat "$$parts"/*.md | tee docs/fault-matrix.md; \
+	if [ -n "$$failed" ]; then echo "red on:$$failed" >&2; exit 1; fi
+
 .PHONY: backend
 backend: ## say which nodes the integration tests would use, and why
 	@cd integration && go run ./cmd/backend

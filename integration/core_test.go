@@ -79,9 +79,9 @@ func TestWithAMajorityDeadTheErrorCarriesAllAnswersAndTheSurvivorsAreLeftClean(t
 	require.Len(t, failed.Nodes, 5)
 	for i, n := range failed.Nodes {
 		if i < 3 {
-			assert.Error(t, n.Err, "node %d is dead", i)
+			require.Error(t, n.Err, "node %d is dead", i)
 		} else {
-			assert.NoError(t, n.Err, "node %d granted", i)
+			require.NoError(t, n.Err, "node %d granted", i)
 		}
 	}
 	assert.Equal(t, 2, failed.Granted)

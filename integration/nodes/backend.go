@@ -47,6 +47,12 @@ func Backend() (Kind, error) {
 	return c.kind, err
 }
 
+// Image returns the image that containers are made of; empty when [Start] starts other nodes.
+func Image() (string, error) {
+	c, err := chosen()
+	return c.image, err
+}
+
 // Describe says in one line which kind of nodes [Start] starts, and why.
 func Describe() (string, error) {
 	c, err := chosen()

@@ -138,6 +138,9 @@ func (n *Node) Do(cmd string, args ...any) (any, error) {
 	return conn.Do(cmd, args...)
 }
 
+// Dial opens a connection with all rights. The caller closes it.
+func (n *Node) Dial() (redis.Conn, error) { return n.dial(context.Background()) }
+
 // Keys returns all keys of the node, sorted.
 func (n *Node) Keys() []string {
 	n.cluster.tb.Helper()

@@ -39,6 +39,8 @@ type Proxy struct {
 	refuses bool
 	// lossy says that connections have lost bytes, so that they cannot go on when the fault ends.
 	lossy bool
+	// upstream is what the proxy stands in front of when it does not divert.
+	upstream string
 }
 
 // A Fleet is a row of proxies.
@@ -51,7 +53,7 @@ func Front(tb testing.TB, addrs []string) Fleet {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	var fleet Fleet
 	for _, upstream := range addrs {
-		p := &Proxy{tb: tb}
+		p := &Proxy{tb: tb, upstream: upstream}
 		const host = "127.0.0.1"
 		err := port.On(tb, host, func(number int) error {
 			p.addr = net.JoinHostPort(host, strconv.Itoa(number))
@@ -145,6 +147,15 @@ func (p *Proxy) Refuse() {
 	p.clearLocked()
 }
 
+// Divert closes all connections and leads new ones to another server, such as one of [AnswerWith].
+func (p *Proxy) Divert(addr string) {
+	p.tb.Helper()
+	p.set()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leadLocked(addr)
+}
+
 // Heal ends the fault.
 func (p *Proxy) Heal() {
 	p.tb.Helper()
@@ -167,7 +178,10 @@ func (p *Proxy) set(chain ...toxic) {
 	defer p.mu.Unlock()
 	// First the connections that cannot go on, then the toxics: in the other order a reply could slip through
 	// behind the ones that were lost.
-	if p.lossy {
+	switch {
+	case p.proxy.Upstream != p.upstream:
+		p.leadLocked(p.upstream)
+	case p.lossy:
 		p.cutLocked()
 	}
 	p.clearLocked()
@@ -190,6 +204,14 @@ func (p *Proxy) set(chain ...toxic) {
 func (p *Proxy) clearLocked() {
 	p.proxy.Toxics.ResetToxics(context.Background())
 	p.lossy = false
+}
+
+// leadLocked changes the server behind the proxy while no goroutine of toxiproxy's looks at it.
+func (p *Proxy) leadLocked(addr string) {
+	p.proxy.Stop()
+	p.proxy.Upstream = addr
+	p.refuses = false
+	p.startLocked()
 }
 
 func (p *Proxy) cutLocked() {
