@@ -96,10 +96,17 @@ func (p *Pool) connected(l *link, err error) bool {
 		return true
 	case err != nil:
 		never := p.suspectLocked(err)
+		first := !p.missed
+		p.missed = true
 		p.mu.Unlock()
 		deliver(never, Result{Err: suspectError(err)})
+		if first {
+			p.logger.Warn("node cannot be reached", "node", p.name, "error", err)
+		}
 		return false
 	}
+	back := p.missed
+	p.missed = false
 	p.state, p.cause, p.link, p.last = Up, nil, l, l
 	p.identifyLocked(l)
 	p.connects++
@@ -109,6 +116,9 @@ func (p *Pool) connected(l *link, err error) bool {
 	p.wg.Go(func() { p.read(l) })
 	writer := p.appointLocked()
 	p.mu.Unlock()
+	if back {
+		p.logger.Info("node is back", "node", p.name)
+	}
 	if writer != nil {
 		p.write(writer, false)
 	}

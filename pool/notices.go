@@ -1,6 +1,8 @@
 package pool
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -16,9 +18,13 @@ const (
 	// linger is how long the connection stays without any listener. It is not
 	// pinged meanwhile: without a subscription the answer would be another.
 	linger = pingEvery
-	// forbiddenPause is how long a user without the channel is left alone.
+	// forbiddenPause is how long a user without the channel is left alone, or one
+	// without a connection to spare.
 	forbiddenPause = time.Minute
 )
+
+// errOneConnection keeps a subscription from taking the place of the calls.
+var errOneConnection = errors.New("the redigo pool has one connection only, which is for the calls")
 
 // Listener hears what is published on a channel of one node. Its methods are
 // called by a goroutine of the pool, must not block, and must not call the
@@ -37,11 +43,17 @@ type Listener interface {
 
 // notices is the one connection on which a pool subscribes, for all listeners.
 type notices struct {
+	// telling is held, and taken before mu, while listeners are told of their
+	// subscription: in the order in which things happened, or one that hears
+	// might believe for good that it does not.
+	telling sync.Mutex
+
 	mu      sync.Mutex // guards what follows; no listener is called under it
 	topics  map[string]*topic
 	running bool          // there is a goroutine
 	changed chan struct{} // capacity 1: the topics have changed
 	lost    error         // why there is no connection
+	said    bool          // the goroutine's: that the node forbids it has been logged
 	// unconfirmed counts the SUBSCRIBEs of a channel that were sent on the
 	// present connection and not confirmed: the confirmation of one that was
 	// undone since must not pass for that of the last.
@@ -59,6 +71,8 @@ type topic struct {
 // not wait for the node. The listener must be comparable.
 func (p *Pool) Listen(channel string, l Listener) {
 	n := &p.notices
+	n.telling.Lock()
+	defer n.telling.Unlock()
 	n.mu.Lock()
 	if n.topics == nil {
 		n.topics = make(map[string]*topic)
@@ -137,10 +151,14 @@ func (p *Pool) keepListening() {
 		}
 		pause := next
 		next = min(2*next, maxPause)
-		if hasCode(err, "NOPERM") {
+		if hasCode(err, "NOPERM") || errors.Is(err, errOneConnection) {
 			pause = forbiddenPause
+			if !p.notices.said {
+				p.logger.Warn("node cannot announce releases: waiting goes by timers", "node", p.name, "error", err)
+			}
+			p.notices.said = true
 		}
-		if !p.sleep(pause) {
+		if !p.sleep(pause) || p.notices.idle(err) {
 			return
 		}
 	}
@@ -149,24 +167,18 @@ func (p *Pool) keepListening() {
 // ended records why the connection ended and tells the listeners. It returns
 // true if nobody listens: the goroutine must then end, and it counts as ended.
 func (n *notices) ended(err error) bool {
+	n.telling.Lock()
+	defer n.telling.Unlock()
 	n.mu.Lock()
 	var all []Listener
-	for channel, t := range n.topics {
-		if len(t.listeners) == 0 {
-			delete(n.topics, channel)
-			continue
-		}
+	for _, t := range n.topics {
 		t.sent, t.confirmed = false, false
 		if err != nil {
 			all = append(all, t.listeners...)
 		}
 	}
-	n.lost = err
 	n.unconfirmed = nil
-	idle := len(n.topics) == 0
-	if idle {
-		n.running, n.lost = false, nil
-	}
+	idle := n.idleLocked(err)
 	n.mu.Unlock()
 	for _, l := range all {
 		l.Subscribed(err)
@@ -174,15 +186,42 @@ func (n *notices) ended(err error) bool {
 	return idle
 }
 
+// idle is ended for when there has been no connection meanwhile.
+func (n *notices) idle(err error) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.idleLocked(err)
+}
+
+func (n *notices) idleLocked(err error) bool {
+	for channel, t := range n.topics {
+		if len(t.listeners) == 0 {
+			delete(n.topics, channel)
+		}
+	}
+	idle := len(n.topics) == 0
+	n.lost = err
+	if idle {
+		n.running, n.lost = false, nil
+	}
+	return idle
+}
+
 // listen subscribes on a new connection and stays until it breaks, or until
 // there has been nobody to listen for a while.
 func (p *Pool) listen() error {
+	if !p.owned && p.redis.MaxActive == 1 {
+		return errOneConnection
+	}
 	l, err := p.dialLink()
 	if err != nil {
 		return err
 	}
 	var reader sync.WaitGroup
+	// A node that reads nothing can keep us in a write.
+	uncut := context.AfterFunc(p.ctx, l.cut)
 	defer func() {
+		uncut()
 		reader.Wait()
 		l.dirty = true // what it is subscribed to is of no use to anybody
 		l.hangUp()
@@ -202,11 +241,12 @@ func (p *Pool) listen() error {
 	defer ping.Stop()
 	idle := time.NewTimer(linger)
 	defer idle.Stop()
-	for {
+	for before := false; ; {
 		subscribe, unsubscribe, wanted := p.notices.changes()
-		if wanted {
+		if wanted || before {
 			idle.Reset(linger)
 		}
+		before = wanted
 		if err := change(conn, subscribe, unsubscribe); err != nil {
 			return normalise(err)
 		}
@@ -304,6 +344,8 @@ func receiveMessage(conn redis.PubSubConn, timeout time.Duration) (message any) 
 
 // confirm takes the node's answer to a SUBSCRIBE.
 func (n *notices) confirm(channel string) {
+	n.telling.Lock()
+	defer n.telling.Unlock()
 	n.mu.Lock()
 	n.lost = nil
 	pending := n.unconfirmed[channel]

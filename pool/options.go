@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -30,6 +31,7 @@ type settings struct {
 	tls     *tls.Config
 	redigo  []redis.DialOption
 	guard   time.Duration
+	logger  *slog.Logger
 	dialled bool // an option about dialling was given
 }
 
@@ -55,6 +57,18 @@ func WithClock(c clock.Clock) Option {
 			return errors.New("nil clock")
 		}
 		s.clock = c
+		return nil
+	}
+}
+
+// WithLogger sets where to say that the node cannot be reached or forbids
+// subscribing (at level Warn), and that it is back (Info). Default: nowhere.
+func WithLogger(logger *slog.Logger) Option {
+	return func(s *settings) error {
+		if logger == nil {
+			return errors.New("nil logger")
+		}
+		s.logger = logger
 		return nil
 	}
 }
@@ -120,6 +134,7 @@ func newSettings(options []Option) (settings, error) {
 		timeout: DefaultTimeout,
 		clock:   clock.System(),
 		dial:    new(net.Dialer).DialContext,
+		logger:  slog.New(slog.DiscardHandler),
 	}
 	for _, option := range options {
 		if err := option(&s); err != nil {

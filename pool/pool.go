@@ -63,6 +63,7 @@ type Pool struct {
 	watchdog *time.Timer
 	watching bool // the watchdog is armed
 	connects int
+	missed   bool // the last attempt to connect has failed
 
 	answers   uint32        // counted to measure some
 	roundTrip time.Duration // of a call, smoothed; 0: not known
@@ -116,7 +117,9 @@ func New(address string, options ...Option) (*Pool, error) {
 // pool of their own. name identifies the node in errors. One connection is
 // taken out of the redigo pool while there are calls, and given back when
 // there have been none for a while, so that the pool's TestOnBorrow and
-// IdleTimeout stay in force. The redigo pool remains the caller's to close.
+// IdleTimeout stay in force. While somebody listens ([Pool.Listen]) there is
+// one more, unless MaxActive is 1. The redigo pool remains the caller's to
+// close.
 //
 // How such a connection is dialled is not visible here, so options about
 // dialling are refused, and replies are not checked for their size.
@@ -251,8 +254,8 @@ func (p *Pool) admitLocked(c *Call) error {
 // waits for them; it must not be called by a [Receiver]. Calls that were not
 // answered get [ErrClosed]. It is idempotent.
 //
-// With [Wrap] it may take as long as a node may take to answer, and as long as
-// a Dial or TestOnBorrow of the redigo pool takes that knows no context.
+// With [Wrap] it may take as long as a node may take to answer, two seconds
+// more if somebody listens ([Pool.Listen]), and as long as a Dial or TestOnBorrow of the redigo pool takes that knows no context.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.state == Closed {

@@ -324,6 +324,7 @@ func TestWrapRefusesNonsense(t *testing.T) {
 		"timeout":       func() (*pool.Pool, error) { return pool.New("a:1", pool.WithTimeout(0)) },
 		"restart guard": func() (*pool.Pool, error) { return pool.New("a:1", pool.WithRestartGuard(-1)) },
 		"clock":         func() (*pool.Pool, error) { return pool.New("a:1", pool.WithClock(nil)) },
+		"logger":        func() (*pool.Pool, error) { return pool.New("a:1", pool.WithLogger(nil)) },
 		"dialer":        func() (*pool.Pool, error) { return pool.New("a:1", pool.WithDialer(nil)) },
 		"TLS":           func() (*pool.Pool, error) { return pool.New("a:1", pool.WithTLSConfig(nil)) },
 		"host":          func() (*pool.Pool, error) { return pool.New(":1") },

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -76,10 +77,10 @@ func (k *Lock) Validity() time.Duration {
 // otherwise an error that is ErrLost and says why.
 func (k *Lock) Err() error {
 	k.mu.Lock()
-	cancels := k.expireLocked()
+	end := k.expireLocked()
 	err := k.ended
 	k.mu.Unlock()
-	cancels.run(err)
+	end.tell()
 	return err
 }
 
@@ -87,7 +88,7 @@ func (k *Lock) Err() error {
 // the latest at its deadline, also if no node answers.
 func (k *Lock) Done() <-chan struct{} {
 	k.mu.Lock()
-	cancels := k.expireLocked()
+	end := k.expireLocked()
 	if k.done == nil {
 		k.done = make(chan struct{})
 		if k.ended != nil {
@@ -95,9 +96,9 @@ func (k *Lock) Done() <-chan struct{} {
 		}
 		k.armLocked()
 	}
-	done, err := k.done, k.ended
+	done := k.done
 	k.mu.Unlock()
-	cancels.run(err)
+	end.tell()
 	return done
 }
 
@@ -108,7 +109,7 @@ func (k *Lock) Context(parent context.Context) (context.Context, context.CancelF
 	ctx, cancel := context.WithCancelCause(parent)
 	f := &follower{cancel}
 	k.mu.Lock()
-	cancels := k.expireLocked()
+	end := k.expireLocked()
 	err := k.ended
 	if err == nil {
 		if k.followers == nil {
@@ -118,7 +119,7 @@ func (k *Lock) Context(parent context.Context) (context.Context, context.CancelF
 		k.armLocked()
 	}
 	k.mu.Unlock()
-	cancels.run(err)
+	end.tell()
 	if err != nil {
 		cancel(err)
 	}
@@ -175,17 +176,28 @@ func (k *Lock) leftLocked() time.Duration {
 	return k.deadline - k.locker.clock.Elapsed()
 }
 
-// cancels are the contexts to cancel once the lock's mutex is free.
-type cancels map[*follower]struct{}
+// ending is what is left to do about the end of a lock once its mutex is free.
+type ending struct {
+	lock      *Lock
+	why       error
+	followers map[*follower]struct{}
+}
 
-func (c cancels) run(cause error) {
-	for f := range c {
-		f.cancel(cause)
+// tell tells everybody who wants to know. A nil ending has nothing to tell.
+func (e *ending) tell() {
+	if e == nil {
+		return
+	}
+	for f := range e.followers {
+		f.cancel(e.why)
+	}
+	if errors.Is(e.why, ErrLost) {
+		e.lock.locker.logger.Warn("lock lost", "names", e.lock.names, "owner", e.lock.Owner(), "reason", e.why)
 	}
 }
 
 // expireLocked ends the lock if its deadline has passed.
-func (k *Lock) expireLocked() cancels {
+func (k *Lock) expireLocked() *ending {
 	if k.ended != nil || k.leftLocked() > 0 {
 		return nil
 	}
@@ -197,7 +209,7 @@ func (k *Lock) expireLocked() cancels {
 }
 
 // endLocked ends the lock for good.
-func (k *Lock) endLocked(why error) cancels {
+func (k *Lock) endLocked(why error) *ending {
 	k.ended = why
 	if k.done != nil {
 		close(k.done)
@@ -206,9 +218,9 @@ func (k *Lock) endLocked(why error) cancels {
 		k.timer.Stop()
 		k.locker.watch.remove(k)
 	}
-	c := cancels(k.followers)
+	end := &ending{k, why, k.followers}
 	k.followers = nil
-	return c
+	return end
 }
 
 // armLocked sets the timer to the next moment that matters: the deadline, or
@@ -235,16 +247,15 @@ func (k *Lock) armLocked() {
 // tick does what the moment asks for.
 func (k *Lock) tick() {
 	k.mu.Lock()
-	cancels := k.expireLocked()
+	end := k.expireLocked()
 	var r *renewal
 	if k.ended == nil && k.config.autoRenew && k.renewal == nil &&
 		k.locker.clock.Elapsed() >= k.renewAt && !k.locker.isClosed() {
 		r = k.newRenewalLocked()
 	}
 	k.armLocked()
-	err := k.ended
 	k.mu.Unlock()
-	cancels.run(err)
+	end.tell()
 	if r != nil {
 		r.send()
 	}

@@ -60,7 +60,7 @@ func New(addrs []string, opts ...Option) (*Locker, error) {
 	}
 	l.ownPools = true
 	for _, addr := range addrs {
-		p, err := pool.New(addr, append(slices.Clone(l.config.pools), pool.WithClock(l.clock))...)
+		p, err := pool.New(addr, append(slices.Clone(l.config.pools), pool.WithClock(l.clock), pool.WithLogger(l.logger))...)
 		if err != nil {
 			return nil, refuse("node %d: %v", len(l.pools)+1, err)
 		}

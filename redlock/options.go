@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"crypto/tls"
+	"log/slog"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -26,6 +27,7 @@ type config struct {
 	owner     string
 	keyPrefix string
 	clock     clock.Clock
+	logger    *slog.Logger
 	pools     []pool.Option
 	dialling  string // the name of an option about dialling that was given
 	refused   *multierror.Error
@@ -69,8 +71,9 @@ func defaults() config {
 			outageTolerance: DefaultOutageTolerance,
 			refill:          true,
 		},
-		owner: defaultOwner(),
-		clock: clock.System(),
+		owner:  defaultOwner(),
+		clock:  clock.System(),
+		logger: slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -242,6 +245,19 @@ func WithClock(source clock.Clock) Option {
 			return
 		}
 		c.clock = source
+	})
+}
+
+// WithLogger sets where to say what no error says: a lock that was lost and a
+// node that cannot be reached or forbids the announcements (at level Warn), and
+// a node that is back (Info). Tokens are never logged. Default: nowhere.
+func WithLogger(logger *slog.Logger) Option {
+	return option(func(c *config) {
+		if logger == nil {
+			c.refuse("WithLogger(nil): no logger")
+			return
+		}
+		c.logger = logger
 	})
 }
 

@@ -134,6 +134,7 @@ func TestOptionsOfNewThatMakeNoSenseAreRefused(t *testing.T) {
 		{redlock.WithOwner("two\nlines"), []string{`WithOwner("two\nlines")`}},
 		{redlock.WithOwner("\xff"), []string{`WithOwner("\xff")`, "UTF-8"}},
 		{redlock.WithClock(nil), []string{"WithClock(nil)"}},
+		{redlock.WithLogger(nil), []string{"WithLogger(nil)"}},
 		{redlock.WithDialer(nil), []string{"WithDialer(nil)"}},
 		{redlock.WithTLSConfig(nil), []string{"WithTLSConfig(nil)"}},
 		{nil, []string{"option 2 is nil"}},

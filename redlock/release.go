@@ -28,7 +28,7 @@ func (k *Lock) Release(ctx context.Context) error {
 	defer k.locker.calls.Done()
 
 	k.mu.Lock()
-	cancels := k.expireLocked()
+	end := k.expireLocked()
 	r := k.releasing
 	first := r == nil
 	if first {
@@ -38,12 +38,12 @@ func (k *Lock) Release(ctx context.Context) error {
 		// command that sets a key goes out.
 		k.unwanted.Store(true)
 		if k.ended == nil {
-			cancels = k.endLocked(ErrReleased)
+			end = k.endLocked(ErrReleased)
 		}
 	}
-	err, sent := k.ended, k.sent
+	sent := k.sent
 	k.mu.Unlock()
-	cancels.run(err)
+	end.tell()
 
 	if first {
 		if sent != nil {

@@ -28,7 +28,7 @@ func (k *Lock) Renew(ctx context.Context) error {
 	}
 
 	k.mu.Lock()
-	cancels := k.expireLocked()
+	end := k.expireLocked()
 	err := k.ended
 	r := k.renewal
 	first := err == nil && r == nil
@@ -36,7 +36,7 @@ func (k *Lock) Renew(ctx context.Context) error {
 		r = k.newRenewalLocked()
 	}
 	k.mu.Unlock()
-	cancels.run(err)
+	end.tell()
 	if err != nil {
 		return err
 	}
@@ -119,18 +119,18 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 	k.renewal = nil
 	// An answer that comes after the deadline is too late, even if a quorum
 	// still held the keys: Validity has been 0.
-	cancels := k.expireLocked()
+	end := k.expireLocked()
 	switch {
 	case k.ended != nil:
 		r.err = k.ended
 	case verdict == quorum.Won:
 		k.extendLocked(r.began)
-		cancels = k.expireLocked()
+		end = k.expireLocked()
 		r.err = k.ended
 	case tally.Denied():
 		failed := quorumError(&r.poll)
 		failed.outcome = ErrLost
-		cancels = k.endLocked(&lossError{names: k.names, reason: r.reason(), cause: failed})
+		end = k.endLocked(&lossError{names: k.names, reason: r.reason(), cause: failed})
 		r.err = k.ended
 	default:
 		// Nothing is known to be lost: the deadline stands, and until then
@@ -143,7 +143,7 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 	k.armLocked()
 	err := k.ended
 	k.mu.Unlock()
-	cancels.run(err)
+	end.tell()
 	if err == nil && verdict == quorum.Won {
 		for node, ballot := range r.round.Ballots() {
 			r.refill(node, ballot)
