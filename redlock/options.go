@@ -113,7 +113,8 @@ func WithMinValidity(d time.Duration) LockOption {
 }
 
 // WithMaxAttempts bounds how often Acquire tries. Default 0: until the context
-// ends. The error of the last attempt is returned.
+// ends. The error of the last attempt is returned. It bounds neither the time
+// nor the queueing behind other callers in this process: a deadline does.
 func WithMaxAttempts(n int) LockOption {
 	return lockOption(func(c *lockConfig) { c.maxAttempts = n })
 }
