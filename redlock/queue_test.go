@@ -154,3 +154,28 @@ func TestManyContendersMakeProgress(t *testing.T) {
 		require.LessOrEqual(t, time.Since(start), time.Duration(lockers)*2*soon)
 	})
 }
+
+func TestSetsOfNamesThatLookAlikeDoNotQueueTogether(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		k := acquired(t, l, "a")
+		ctx, cancel := context.WithCancel(t.Context())
+		waited := make(chan error)
+		go func() {
+			_, err := l.AcquireAll(ctx, []string{"a", "b"})
+			waited <- err
+		}()
+		synctest.Wait()
+		for _, name := range []string{"a\x00b", `"a", "b"`, "a, b"} {
+			soon, done := context.WithTimeout(t.Context(), time.Minute)
+			other, err := l.Acquire(soon, name)
+			done()
+			require.NoError(t, err, "%q is free, whoever waits for a and b", name)
+			require.NoError(t, other.Release(t.Context()))
+		}
+		cancel()
+		requireOutcome(t, <-waited, redlock.ErrTaken)
+		require.NoError(t, k.Release(t.Context()))
+	})
+}

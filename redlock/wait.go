@@ -6,7 +6,6 @@ import (
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/redquorum/go-redlock/internal/scripts"
@@ -21,7 +20,10 @@ import (
 // end of the holder's TTL, or the poll interval, for some holders announce
 // nothing.
 func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
-	key := strings.Join(t.keys, "\x00")
+	key := t.keys[0]
+	if len(t.keys) > 1 {
+		key = reserved + quoted(t.keys) // no single key begins like that
+	}
 	joined := l.clock.Elapsed()
 	line := l.queues.join(ctx, key, l.closing)
 	if line == nil {
@@ -226,9 +228,10 @@ func (p *patience) sleep(failed *QuorumError, slower int) time.Duration {
 
 func (p *patience) poll() time.Duration { return p.minDelay + rand.N(p.maxDelay-p.minDelay+1) }
 
-// backOff returns how long to wait after an attempt that found no holder. Contenders for split votes that try again one after another,
-// rather than all at once, get it within a few round trips, so the unit is the
-// round trip and not a fixed time.
+// backOff returns how long to wait after an attempt that found no holder.
+// Contenders for split votes that try again one after another, rather than all
+// at once, get it within a few round trips, so the unit is the round trip and
+// not a fixed time.
 func (p *patience) backOff(failed *QuorumError) time.Duration {
 	if !errors.Is(failed, ErrTaken) {
 		return p.poll()
