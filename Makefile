@@ -76,13 +76,25 @@ fault-matrix: check-go ## try every fault on real nodes, print what was seen and
 	cat "$$parts"/*.md | tee docs/fault-matrix.md; \
 	if [ -n "$$failed" ]; then echo "red on:$$failed" >&2; exit 1; fi
 
+# go test -v, as only that shows progress.
+HISTORIES ?= 100000
+
+.PHONY: soak
+soak: check-go ## judge the fencing tokens of HISTORIES (100000) random histories in virtual time
+	go test ./internal/sim -count=1 -timeout=0 -v -run '^TestFencing$$' $(TESTFLAGS) -histories $(HISTORIES)
+
 .PHONY: backend
 backend: ## say which nodes the integration tests would use, and why
 	@cd integration && go run ./cmd/backend
 
+# A quick or partial run (BENCHFLAGS=-quick, BENCHFLAGS="-rows 'pair|hung'") prints its tables and keeps nothing.
 .PHONY: bench
-bench: check-go ## run the benchmarks of every module
-	@$(call each_module,bench,go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) ./...)
+bench: check-go ## compare with other lock libraries on local nodes (or REDLOCK_NODES), and keep the tables in docs/benchmarks.md
+	cd bench && go run . -docs ../docs $(BENCHFLAGS)
+
+.PHONY: bench-go
+bench-go: check-go ## run the Go benchmarks of every module
+	@$(call each_module,bench-go,go test -run '^$$' -bench . -benchmem $(BENCHFLAGS) ./...)
 
 .PHONY: bench-smoke
 bench-smoke: check-go ## run every benchmark once, to see that it still works; the figures mean nothing
