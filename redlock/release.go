@@ -78,9 +78,11 @@ func (k *Lock) newReleaseLocked() *release {
 		read:   readDeleted(len(k.keys)),
 	}}
 	// A lock that was lost is not held on to: others may have it by now.
-	if rest := k.acquired + k.config.minHold - k.locker.clock.Elapsed(); rest > 0 && k.ended == nil {
-		r.rest = rest
-		r.script = scripts.Linger(k.keys, k.token, rest)
+	if k.config.minHold > 0 && k.ended == nil {
+		if rest := k.acquired + k.config.minHold - k.locker.clock.Elapsed(); rest > 0 {
+			r.rest = rest
+			r.script = scripts.Linger(k.keys, k.token, rest)
+		}
 	}
 	r.heard = r.reclaim
 	r.round.Settled = r.settled

@@ -13,7 +13,9 @@ const maxToken = 256
 // after its parent has ended, a job that a web request has handed its lock to.
 // It proves the hold by renewing on a quorum, which also begins the TTL anew.
 // Whoever held the lock before must not use it any more, and need not release
-// it.
+// it. (A vote of the first process that is still on its way to a slow node can
+// arrive after the new holder's release; it then stays on that node until its
+// TTL ends.)
 //
 // With [WithFencing] the new holder gets a number of its own, larger than that
 // of the one before.

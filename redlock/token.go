@@ -38,7 +38,8 @@ func ownerOf(token string) string {
 	if !found || len(random) != tokenChars || checkOwner(owner) != nil {
 		return ""
 	}
-	if _, err := base64.RawURLEncoding.DecodeString(random); err != nil {
+	_, err := base64.RawURLEncoding.DecodeString(random)
+	if err != nil || strings.ContainsAny(random, "\r\n") { // which the decoder skips
 		return ""
 	}
 	return owner

@@ -1,0 +1,337 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/redquorum/go-redlock/internal/memconn"
+	"github.com/redquorum/go-redlock/internal/scripts"
+)
+
+// A Cluster is a number of nodes. It must be made inside a bubble.
+type Cluster struct {
+	nodes  []*Node
+	byAddr map[string]*Node
+	seed   uint64
+}
+
+// NewCluster returns n nodes. The seed decides how long messages take.
+func NewCluster(n int, seed uint64) *Cluster {
+	c := &Cluster{byAddr: make(map[string]*Node, n), seed: seed}
+	for i := range n {
+		node := &Node{
+			number: i,
+			addr:   fmt.Sprintf("node%d:6379", i+1),
+			seed:   seed,
+			store:  NewStore(),
+			up:     true,
+			start:  time.Now(),
+			conns:  make(map[*conn]struct{}),
+			dialed: make(map[int]uint64),
+		}
+		node.store.publish = node.announceLocked
+		c.nodes = append(c.nodes, node)
+		c.byAddr[node.addr] = node
+	}
+	return c
+}
+
+// Len returns the number of nodes.
+func (c *Cluster) Len() int { return len(c.nodes) }
+
+// Node returns the i-th node, from 0.
+func (c *Cluster) Node(i int) *Node { return c.nodes[i] }
+
+// Addrs returns the addresses of the nodes.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.nodes))
+	for i, n := range c.nodes {
+		addrs[i] = n.addr
+	}
+	return addrs
+}
+
+// Dialer returns what a client with this number connects with.
+func (c *Cluster) Dialer(client int) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(_ context.Context, network, addr string) (net.Conn, error) {
+		if n := c.byAddr[addr]; n != nil {
+			return n.dial(client)
+		}
+		return nil, &net.OpError{Op: "dial", Net: network, Err: &net.AddrError{Err: "no such node", Addr: addr}}
+	}
+}
+
+// A Node is a Redis server, as far as the library can see.
+type Node struct {
+	number int
+	addr   string
+	seed   uint64
+
+	// Scripts, if set, hears of every script call: it is called with the node
+	// locked, after the script.
+	Scripts func(node, client int, script *scripts.Script, keys, args []string, reply any)
+
+	mu     sync.Mutex // guards what follows, and the connections
+	store  *Store
+	up     bool
+	start  time.Time
+	starts int
+	hung   bool
+	queue  []work // what waits for a hung node
+	mute   bool
+	deaf   bool
+	lies   bool
+	conns  map[*conn]struct{}
+	dialed map[int]uint64 // connections so far, by client
+	calls  [scripts.Count]int
+}
+
+// work is what arrived in one packet.
+type work struct {
+	conn     *conn
+	commands [][]string
+}
+
+// Store gives access to what the node remembers.
+func (n *Node) Store(do func(*Store)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	do(n.store)
+}
+
+// SetRate makes the node's clock run faster than time, by a factor.
+func (n *Node) SetRate(rate float64) { n.Store(func(s *Store) { s.rate = rate }) }
+
+// Calls returns how many script calls the node has executed.
+func (n *Node) Calls() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sum := 0
+	for _, calls := range n.calls {
+		sum += calls
+	}
+	return sum
+}
+
+// Stop kills the process: connections are reset, and what was on its way in is
+// lost. What the node remembers is kept.
+func (n *Node) Stop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.up, n.hung, n.queue = false, false, nil
+	for c := range n.conns {
+		c.lost = true
+	}
+	n.resetLocked()
+}
+
+// Start is the opposite of Stop. If it forgets, it comes back with its fencing
+// counters only.
+func (n *Node) Start(forgets bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.up {
+		return
+	}
+	n.up, n.start = true, time.Now()
+	n.starts++
+	if forgets {
+		n.store.Forget()
+	}
+}
+
+// Hang stops the node from executing anything, and Resume lets it go on with
+// all that has arrived, in order on each connection, also on connections that
+// were given up.
+func (n *Node) Hang() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hung = n.up
+}
+
+// Resume is the opposite of Hang.
+func (n *Node) Resume() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.hung = false
+	queue := n.queue
+	n.queue = nil
+	for _, w := range queue {
+		n.executeLocked(w)
+	}
+}
+
+// SetMute makes the node's replies get lost, and all that follows on the same
+// connections.
+func (n *Node) SetMute(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mute = on
+}
+
+// SetDeaf makes what is sent to the node get lost, and all that follows on the
+// same connections.
+func (n *Node) SetDeaf(on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deaf = on
+}
+
+// Cut resets all connections. What was on its way in still arrives, on some of
+// them.
+func (n *Node) Cut() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.resetLocked()
+}
+
+// Lie makes the node claim that it has raised counters, when it is asked to
+// confirm a number, without doing so.
+func (n *Node) Lie() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lies = true
+}
+
+func (n *Node) resetLocked() {
+	for c := range n.conns {
+		c.failLocked(os.NewSyscallError("read", syscall.ECONNRESET))
+	}
+}
+
+func (n *Node) dial(client int) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.up {
+		refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
+		return nil, &net.OpError{Op: "dial", Net: "mem", Addr: memconn.Addr(n.addr), Err: refused}
+	}
+	number := n.dialed[client]
+	n.dialed[client]++
+	stream := uint64(client)<<32 | uint64(n.number)<<16 | number
+	c := &conn{node: n, client: client, process: n.starts, random: rand.New(rand.NewPCG(n.seed, stream))}
+	c.changed = sync.NewCond(&n.mu)
+	n.conns[c] = struct{}{}
+	return c, nil
+}
+
+// arriveLocked takes up a packet.
+func (n *Node) arriveLocked(w work) {
+	switch {
+	case w.conn.lost || !n.up || w.conn.process != n.starts:
+	case n.hung:
+		n.queue = append(n.queue, w)
+	default:
+		n.executeLocked(w)
+	}
+}
+
+func (n *Node) executeLocked(w work) {
+	if n.deaf {
+		w.conn.lost = true
+	}
+	if w.conn.lost {
+		return
+	}
+	var reply []byte
+	for _, command := range w.commands {
+		reply = n.answerLocked(w.conn, reply, command)
+	}
+	w.conn.replyLocked(reply)
+}
+
+// answerLocked executes a command and appends its reply.
+func (n *Node) answerLocked(c *conn, out []byte, command []string) []byte {
+	switch {
+	case command[0] == "EVALSHA" && len(command) > 2:
+		for _, script := range scripts.All() {
+			if command[1] == hashOf(script) {
+				return n.scriptLocked(c, out, script, command[2:])
+			}
+		}
+		return append(out, "-NOSCRIPT No matching script.\r\n"...)
+	case command[0] == "SCRIPT" && len(command) == 3:
+		for _, script := range scripts.All() {
+			if command[2] == script.Source() {
+				return bulk(out, hashOf(script))
+			}
+		}
+	case command[0] == "INFO":
+		return bulk(out, fmt.Sprintf("# Server\r\nrun_id:%040d\r\nuptime_in_seconds:%d\r\n",
+			n.starts, int(time.Since(n.start)/time.Second)))
+	case command[0] == "PING":
+		return bulk(bulk(append(out, "*2\r\n"...), "pong"), "")
+	case command[0] == "SUBSCRIBE":
+		for _, channel := range command[1:] {
+			if c.channels == nil {
+				c.channels = make(map[string]bool)
+			}
+			c.channels[channel] = true
+			out = n.subscribed(out, "subscribe", channel, len(c.channels))
+		}
+		return out
+	case command[0] == "UNSUBSCRIBE":
+		for _, channel := range command[1:] {
+			delete(c.channels, channel)
+			out = n.subscribed(out, "unsubscribe", channel, len(c.channels))
+		}
+		return out
+	}
+	return append(out, "-ERR unknown command\r\n"...)
+}
+
+func (n *Node) subscribed(out []byte, kind, channel string, count int) []byte {
+	return integerReply(bulk(bulk(append(out, "*3\r\n"...), kind), channel), int64(count))
+}
+
+func (n *Node) scriptLocked(c *conn, out []byte, script *scripts.Script, rest []string) []byte {
+	numKeys := int(integer(rest[0]))
+	keys, args := rest[1:1+numKeys], rest[1+numKeys:]
+	n.calls[script.Index()]++
+	var reply any = int64(1)
+	if !n.lies || script.Name() != "confirm" {
+		reply = n.store.Run(script, keys, args)
+	}
+	if n.Scripts != nil {
+		n.Scripts(n.number, c.client, script, keys, args, reply)
+	}
+	switch r := reply.(type) {
+	case int64:
+		out = integerReply(out, r)
+	case []int64:
+		out = append(strconv.AppendInt(append(out, '*'), int64(len(r)), 10), "\r\n"...)
+		for _, element := range r {
+			out = integerReply(out, element)
+		}
+	case Failure:
+		out = append(append(append(out, '-'), r...), "\r\n"...)
+	}
+	return out
+}
+
+func (n *Node) announceLocked(channel, message string) {
+	for c := range n.conns {
+		if c.channels[channel] {
+			c.replyLocked(bulk(bulk(bulk([]byte("*3\r\n"), "message"), channel), message))
+		}
+	}
+}
+
+// hashOf makes up a hash. Redis computes another, but that is its affair.
+func hashOf(script *scripts.Script) string { return "hash of " + script.Name() }
+
+func bulk(out []byte, s string) []byte {
+	out = strconv.AppendInt(append(out, '$'), int64(len(s)), 10)
+	return append(append(append(out, "\r\n"...), s...), "\r\n"...)
+}
+
+func integerReply(out []byte, i int64) []byte {
+	return append(strconv.AppendInt(append(out, ':'), i, 10), "\r\n"...)
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package sim_test
+
+// The race detector makes everything many times slower.
+const fewHistories = 250

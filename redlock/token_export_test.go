@@ -1,0 +1,8 @@
+package redlock
+
+// What the fuzz tests of tokens look at.
+var (
+	NewToken   = newToken
+	OwnerOf    = ownerOf
+	CheckOwner = checkOwner
+)
