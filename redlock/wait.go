@@ -42,10 +42,10 @@ func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
 		how = p.awaitRelease(ctx, line.ear, min(quietPolls*p.poll(), rest))
 	}
 	line.held = 0
-	var failed *QuorumError // the last attempt
+	var last *QuorumError // the last attempt that came to an outcome
 	for {
 		if ctx.Err() != nil || l.isClosed() {
-			return nil, l.interrupted(ctx, t, failed)
+			return nil, l.interrupted(ctx, t, last)
 		}
 		if line.ear != nil {
 			line.ear.forget()
@@ -56,9 +56,15 @@ func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
 			line.held, line.outage = began+t.ttl+time.Millisecond, false
 			return k, nil
 		}
+		var failed *QuorumError
 		if !errors.As(err, &failed) {
 			return nil, err
 		}
+		if failed.ended != nil && last != nil {
+			// Cut short, it has found out nothing; the one before has.
+			return nil, l.interrupted(ctx, t, last)
+		}
+		last = failed
 		exhausted := p.exhausted(failed)
 		line.outage, line.since = p.outage, p.since
 		if exhausted {

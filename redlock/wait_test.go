@@ -546,3 +546,21 @@ func TestOverlappingSetsOfNamesDoNotDeadlock(t *testing.T) {
 		requireFree(t, c, names...)
 	})
 }
+
+func TestAContextThatEndsInMidAttemptSaysWhatTheOneBeforeMet(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		l := newLocker(t, c)
+		for i := range 5 {
+			c.Node(i).Set(job, "somebody else's", time.Hour)
+			c.Node(i).SetReplyDelay(50 * time.Millisecond)
+		}
+		for d := 200 * time.Millisecond; d < 400*time.Millisecond; d += 7 * time.Millisecond {
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			_, err := l.Acquire(ctx, job, redlock.WithRetryDelay(time.Millisecond, 2*time.Millisecond))
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded, "after %v", d)
+			require.ErrorIs(t, err, redlock.ErrTaken, "after %v", d)
+		}
+	})
+}
