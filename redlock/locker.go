@@ -35,6 +35,7 @@ type Locker struct {
 	reclaims reclaims
 	queues   queues
 	watch    watch
+	counted  counts
 
 	closing chan struct{} // closed by Close
 	once    sync.Once

@@ -63,6 +63,12 @@ func (r *reclaims) undo(c *claim, node int, call *scripts.Call) {
 	}
 }
 
+func (r *reclaims) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.open)
+}
+
 // expect makes close wait for n answers to a release: it returns when a quorum
 // has answered, and a program that then closes and exits must not leave the
 // keys on the slower nodes.
