@@ -81,6 +81,9 @@ func TestALockOutlivesTheRestartOfEveryNodeOneAfterAnother(t *testing.T) {
 	l := newLocker(t, c)
 	k, err := l.Acquire(t.Context(), "job", redlock.WithTTL(time.Minute))
 	require.NoError(t, err)
+	for i, n := range c.Nodes() { // a node that dies with the acquire in flight stays in doubt
+		require.Eventually(t, func() bool { return len(n.Keys()) > 0 }, eventually, 10*time.Millisecond, "node %d never granted", i)
+	}
 	for i, n := range c.Nodes() {
 		n.RestartEmpty()
 		require.Eventually(t, func() bool {
