@@ -21,7 +21,7 @@
 //	synctest.Test(t, func(t *testing.T) {
 //		cluster := redlocktest.StartPiped(t, 5)
 //		locker, err := redlock.New(cluster.Addrs(),
-//			redlock.WithDialOptions(redis.DialContextFunc(cluster.Dial)))
+//			redlock.WithDialer(cluster.Dial), redlock.WithClock(clock.Monotonic()))
 //		...
 //		time.Sleep(10 * time.Second)
 //	})
