@@ -323,7 +323,7 @@ func (p *Pool) answer(l *link, result Result) bool {
 	}
 	l.answered = true
 	l.bytes -= c.size
-	p.measureLocked(c)
+	p.measureLocked(l, c)
 	if hasCode(result.Err, "NOSCRIPT") && !c.source && (!c.Script.Grants || c.To.Wanted()) {
 		// The server lost its scripts (SCRIPT FLUSH). The call goes out again
 		// with its source, ahead of those that wait but behind older ones to
@@ -348,19 +348,29 @@ func (p *Pool) answer(l *link, result Result) bool {
 	return false
 }
 
-// measureLocked notes how long the node took, for one call in a few: the clock
-// costs as much as the rest of the counting.
-func (p *Pool) measureLocked(c *Call) {
-	const few, weight = 8, 4
+// measureLocked notes how long the node took: for the first calls, and then for
+// one in a few, as the clock costs as much as the rest of the counting. A call
+// that had to wait for the connection says nothing about the node.
+func (p *Pool) measureLocked(l *link, c *Call) {
+	const few, slower, faster = 8, 4, 2
+	if c.Began < l.since {
+		return
+	}
 	p.answers++
-	if p.roundTrip != 0 && p.answers%few != 0 {
+	if p.answers > few && p.answers%few != 0 {
 		return
 	}
 	took := p.clock.Elapsed() - c.Began
-	if p.roundTrip == 0 {
+	switch {
+	case p.roundTrip == 0:
 		p.roundTrip = took
+	case took < p.roundTrip:
+		// The machine was busy before, rather than the node slow.
+		p.roundTrip += (took - p.roundTrip) / faster
+	default:
+		p.roundTrip += (took - p.roundTrip) / slower
 	}
-	p.roundTrip = max(p.roundTrip+(took-p.roundTrip)/weight, 1)
+	p.roundTrip = max(p.roundTrip, 1)
 }
 
 // leave gives up one use of the connection. The last to leave closes it, or

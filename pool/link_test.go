@@ -510,6 +510,42 @@ func TestResultsKeepTheirOrderWhenTheConnectionEnds(t *testing.T) {
 	}
 }
 
+// Whoever waits for a late vote waits for a few round trips, so one that is
+// measured far too long is a delay like that of a hung node.
+func TestARoundTripIsThatOfTheNodeAndSoonForgetsABusyMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		delay := time.Millisecond
+		f := serve(t, &fake{
+			load: func(_ int, script string) string {
+				time.Sleep(10 * time.Millisecond)
+				return bulk(script[:10])
+			},
+			handle: func(int, net.Conn, []string) string {
+				time.Sleep(delay)
+				return ":1\r\n"
+			},
+		})
+		r := f.rig(t)
+		require.Zero(t, r.RoundTrip())
+		r.mustCall(t, renew())
+		require.Zero(t, r.RoundTrip(), "it waited for the connection")
+		r.mustCall(t, renew())
+		require.Equal(t, delay, r.RoundTrip())
+
+		delay = 80 * time.Millisecond
+		for range 8 {
+			r.mustCall(t, renew())
+		}
+		require.Greater(t, r.RoundTrip(), delay/2)
+		delay = time.Millisecond
+		for range 6 * 8 {
+			r.mustCall(t, renew())
+		}
+		require.Less(t, r.RoundTrip(), 3*delay)
+	})
+}
+
 func TestAQueueDoesNotShiftForEveryCall(t *testing.T) {
 	t.Parallel()
 	var q pool.Queue

@@ -32,6 +32,7 @@ type ear struct {
 	hearing uint64     // nodes that have confirmed
 	deaf    uint64     // nodes that cannot be heard
 	heard   uint64     // nodes that announced since the last forget
+	before  uint64     // the same, of the time before it
 	settled bool       // ready is closed
 }
 
@@ -108,11 +109,11 @@ func (n *nodeEar) Heard() {
 	}
 }
 
-// forget clears what was heard, before an attempt that will see for itself.
+// forget puts aside what was heard, before an attempt that will see for itself.
 func (e *ear) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.heard = 0
+	e.heard, e.before = 0, e.heard
 	drain(e.wake)
 	drain(e.sure)
 }
@@ -122,6 +123,17 @@ func (e *ear) hears() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return bits.OnesCount64(e.hearing) >= quorum.Size(len(e.nodes))
+}
+
+// contradicts reports whether a quorum has announced a release, before the
+// last forget or since, of which the leading node has not heard: it still
+// holds a vote that the others gave back. A node publishes before it grants the
+// key to the next, so this is not what the losers of a race see.
+func (e *ear) contradicts() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	heard := e.heard | e.before
+	return heard&bit(e.lead) == 0 && bits.OnesCount64(heard) >= quorum.Size(len(e.nodes))
 }
 
 func signal(c chan struct{}) {

@@ -87,6 +87,8 @@ func (p *patience) wait(ctx context.Context, line *line, failed *QuorumError, ho
 		l.await(ctx, line.ear.ready, p.sleep(failed, 1))
 	case !line.ear.hears():
 		l.await(ctx, line.ear.wake, p.sleep(failed, 1))
+	case how.leads && line.ear.contradicts():
+		l.await(ctx, nil, rand.N(p.roundTrip))
 	case failed.Granted > 0 || failed.silent || how.leads:
 		// We may never hear of this one: some votes belong to nobody's lock,
 		// or the holder's library announces nothing, or only one node was asked.
