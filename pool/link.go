@@ -3,6 +3,7 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -130,8 +131,17 @@ func (l *link) size(c *Call) int {
 // does one batch, and only if it surely fits the system's buffers; otherwise a
 // goroutine takes over, so that nobody is kept waiting by the node, nor from
 // their own answer by the calls of others.
+//
+// The goroutine lets those go first who are about to run: under load most of
+// them have a call for this node, and one system call can take them all.
 func (p *Pool) write(l *link, inline bool) {
-	for room := true; p.takeBatch(l, inline, room); room = false {
+	for room := true; ; room = false {
+		if !inline {
+			runtime.Gosched()
+		}
+		if !p.takeBatch(l, inline, room) {
+			return
+		}
 		if err := l.send(); err != nil {
 			p.broken(l, err)
 		}
@@ -209,6 +219,10 @@ func (p *Pool) refusedLocked(l *link, c *Call) error {
 
 // send writes the batch. It is called by the writer only, without the lock.
 func (l *link) send() error {
+	gather := l.wire != nil && len(l.batch) > inlineCalls
+	if gather {
+		l.wire.gather()
+	}
 	for _, c := range l.batch {
 		command, script := "EVALSHA", l.hashes[c.Script.Script.Index()]
 		if l.bySource(c) {
@@ -219,7 +233,10 @@ func (l *link) send() error {
 			return err
 		}
 	}
-	return l.conn.Flush()
+	if err := l.conn.Flush(); err != nil || !gather {
+		return err
+	}
+	return l.wire.release()
 }
 
 // read delivers the answers, until the link has ended.

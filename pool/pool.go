@@ -35,7 +35,7 @@ const maxWaiting = 1 << 14
 // stopped reading; beyond that a goroutine writes. Each small packet that is
 // not acknowledged yet may cost a send buffer of 16 KiB some 1.3 KiB.
 const (
-	inlineCalls = 8
+	inlineCalls = 4
 	inlineBytes = 8 << 10
 )
 

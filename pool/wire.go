@@ -26,14 +26,47 @@ type wire struct {
 	opaque bool // the bytes are not RESP: the user's dial options added TLS above
 
 	timed bool // a read deadline is set; the reader's
+
+	// The writer's.
+	gathering bool
+	gathered  []byte
 }
+
+// maxGathered is how much is written in one piece.
+const maxGathered = 64 << 10
 
 func (w *wire) Write(p []byte) (int, error) {
 	if !w.sent && len(p) > 0 {
 		// Every RESP request is an array, so anything else is a layer above.
 		w.opaque, w.sent = p[0] != '*', true
 	}
-	return w.Conn.Write(p)
+	if !w.gathering {
+		return w.Conn.Write(p)
+	}
+	if len(w.gathered)+len(p) > maxGathered {
+		if err := w.flush(); err != nil {
+			return 0, err
+		}
+	}
+	w.gathered = append(w.gathered, p...)
+	return len(p), nil
+}
+
+// gather keeps what is written back until release. redigo's own buffer holds
+// some twenty commands, and each time it is full a system call here and
+// another of the node's.
+func (w *wire) gather() { w.gathering = true }
+
+func (w *wire) release() error {
+	w.gathering = false
+	return w.flush()
+}
+
+func (w *wire) flush() error {
+	p := w.gathered
+	w.gathered = p[:0]
+	_, err := w.Conn.Write(p)
+	return err
 }
 
 func (w *wire) Read(p []byte) (int, error) {

@@ -1,10 +1,13 @@
 package redlock_test
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,9 +28,10 @@ func benchmarkNodes(b *testing.B) []string {
 // BenchmarkAcquireRelease measures pairs of TryAcquire and Release by so many
 // goroutines, each on a name of its own.
 func BenchmarkAcquireRelease(b *testing.B) {
-	for _, goroutines := range []int{1, 64, 512} {
+	for _, goroutines := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprintf("goroutines=%d", goroutines), func(b *testing.B) {
-			l, err := redlock.New(benchmarkNodes(b))
+			var writes writeCounter
+			l, err := redlock.New(benchmarkNodes(b), redlock.WithDialer(writes.dial))
 			require.NoError(b, err)
 			defer func() { require.NoError(b, l.Close()) }()
 			pair := func(name string) {
@@ -43,6 +47,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 			pair("warm-up")
 			b.ReportAllocs()
 			b.ResetTimer()
+			writes.Store(0)
 			var wg sync.WaitGroup
 			for g := range goroutines {
 				wg.Go(func() {
@@ -53,6 +58,28 @@ func BenchmarkAcquireRelease(b *testing.B) {
 				})
 			}
 			wg.Wait()
+			b.ReportMetric(float64(writes.Load())/float64(b.N), "writes/op")
 		})
 	}
+}
+
+// writeCounter counts the writes to the connections that it dials.
+type writeCounter struct{ atomic.Int64 }
+
+func (w *writeCounter) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return countingConn{conn, w}, nil
+}
+
+type countingConn struct {
+	net.Conn
+	writes *writeCounter
+}
+
+func (c countingConn) Write(p []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(p)
 }
