@@ -41,7 +41,7 @@ func (s sentinel) Error() string { return "redlock: " + string(s) }
 
 // NodeError is what one node contributed to a failed operation.
 type NodeError struct {
-	Op   string // "acquire", "confirm", "renew" or "release"
+	Op   string // "acquire", "confirm", "renew", "release", "inspect", "list" or "break"
 	Addr string // the node, without secrets
 	// Err is what the node answered, or why it did not. It is nil if the node
 	// did what it was asked to: the others made the operation fail.
@@ -61,8 +61,8 @@ func (e *NodeError) Unwrap() error { return e.Err }
 // one of the outcomes above, to every node's cause, and, if the caller's
 // context ended the operation, to that context's error and cause.
 type QuorumError struct {
-	Op    string   // "acquire", "confirm", "renew" or "release"
-	Names []string // of the lock
+	Op    string   // as in [NodeError]
+	Names []string // of the lock; the pattern of a listing
 	Held  []string // the names that others were seen to hold
 	// The votes. Failed counts the nodes that failed and those whose outcome is
 	// unknown; the rest had not answered when the outcome was certain.

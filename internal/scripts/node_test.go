@@ -204,6 +204,14 @@ func parse(call *scripts.Call, reply any) (any, error) {
 		return scripts.ParseRelease(reply, locks)
 	case "confirm":
 		return scripts.ParseConfirm(reply)
+	case "inspect":
+		all, err := scripts.ParseInspect(reply, locks)
+		for i := range all {
+			if all[i].TTL != scripts.Forever {
+				all[i].TTL = roundUp(all[i].TTL)
+			}
+		}
+		return all, err
 	default:
 		return nil, fmt.Errorf("no script is called %s", name)
 	}

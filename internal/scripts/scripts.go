@@ -33,10 +33,16 @@ var (
 	releaseSource string
 	//go:embed lua/confirm.lua
 	confirmSource string
+	//go:embed lua/inspect.lua
+	inspectSource string
+	//go:embed lua/scan.lua
+	scanSource string
+	//go:embed lua/announce.lua
+	announceSource string
 )
 
 // Count is the number of scripts.
-const Count = 4
+const Count = 7
 
 var (
 	acquire = &Script{"acquire", acquireSource, 0}
@@ -44,7 +50,11 @@ var (
 	release = &Script{"release", releaseSource, 2}
 	confirm = &Script{"confirm", confirmSource, 3}
 
-	all = [Count]*Script{acquire, renew, release, confirm}
+	inspect  = &Script{"inspect", inspectSource, 4}
+	scan     = &Script{"scan", scanSource, 5}
+	announce = &Script{"announce", announceSource, 6}
+
+	all = [Count]*Script{acquire, renew, release, confirm, inspect, scan, announce}
 )
 
 // All returns every script, in the order of their indexes.
