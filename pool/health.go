@@ -136,7 +136,7 @@ func (p *Pool) suspectLocked(cause error) (never []*Call) {
 // quarantine if it may have forgotten locks.
 func (p *Pool) identifyLocked(l *link) {
 	id := l.identity
-	p.identity = id
+	p.identity.Store(&id)
 	if id.Err != nil {
 		return
 	}

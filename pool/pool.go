@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -53,13 +54,15 @@ type Pool struct {
 
 	notices notices
 
+	// identity is written with mu held, and read without.
+	identity atomic.Pointer[Identity]
+
 	mu       sync.Mutex // guards what follows; nothing is sent, dialled or delivered under it
 	state    State
 	cause    error   // why the node is suspect
 	waiting  backlog // accepted, not yet taken by a writer
 	link     *link   // while state is Up
 	last     *link   // the link before, or the same
-	identity Identity
 	watchdog *time.Timer
 	watching bool // the watchdog is armed
 	connects int
@@ -179,6 +182,10 @@ func (p *Pool) RoundTrip() time.Duration {
 	return p.roundTrip
 }
 
+// Identity returns what the node said of itself when the last connection was
+// opened: the same pointer until the next one is. It is nil if none ever was.
+func (p *Pool) Identity() *Identity { return p.identity.Load() }
+
 // Stat is a snapshot of a pool.
 type Stat struct {
 	State    State
@@ -198,7 +205,9 @@ func (p *Pool) Stat() Stat {
 		Cause:    p.cause,
 		Waiting:  p.waiting.len(),
 		Connects: p.connects,
-		Identity: p.identity,
+	}
+	if id := p.identity.Load(); id != nil {
+		s.Identity = *id
 	}
 	if p.link != nil {
 		s.InFlight = p.link.flight.len()

@@ -36,6 +36,7 @@ type Locker struct {
 	queues   queues
 	watch    watch
 	counted  counts
+	twins    twins
 
 	closing chan struct{} // closed by Close
 	once    sync.Once
@@ -52,7 +53,8 @@ type Locker struct {
 // single-master lock; 3 or 5 survive the loss of 1 or 2.
 //
 // It does not connect: nodes are dialled when first needed and may all be down
-// now. It returns ErrConfig if an option or an address makes no sense. Call
+// now. That two addresses lead to one server shows when both are connected;
+// then nothing is acquired any more, and ErrConfig names the two. New returns ErrConfig if an option or an address makes no sense. Call
 // [Locker.Close] when done.
 func New(addrs []string, opts ...Option) (*Locker, error) {
 	l, err := newLocker(opts)
@@ -194,10 +196,24 @@ func (l *Locker) lock(ctx context.Context, names []string, opts []LockOption, wa
 		return nil, err
 	}
 	defer l.calls.Done()
-	if wait {
-		return l.persist(ctx, t)
+	if err := l.twins.check(l.pools); err != nil {
+		return nil, err
 	}
-	return l.attempt(ctx, t, together)
+	var k *Lock
+	if wait {
+		k, err = l.persist(ctx, t)
+	} else {
+		k, err = l.attempt(ctx, t, together)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// Once more: the first lock may have opened the connections.
+	if err := l.twins.check(l.pools); err != nil {
+		_ = k.Release(ctx) // which of the nodes did is of no interest
+		return nil, err
+	}
+	return k, nil
 }
 
 // begin begins a method, unless there is a reason to send nothing. If it

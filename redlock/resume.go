@@ -29,6 +29,9 @@ func (l *Locker) Resume(ctx context.Context, names []string, token string, opts 
 		return nil, err
 	}
 	defer l.calls.Done()
+	if err := l.twins.check(l.pools); err != nil {
+		return nil, err
+	}
 	if token == "" || len(token) > maxToken {
 		return nil, refuse("token of %d bytes: want 1 to %d", len(token), maxToken)
 	}

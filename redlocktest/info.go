@@ -33,6 +33,9 @@ func (p *process) hook(peer *server.Peer, command string, args ...string) bool {
 	case command == "INFO":
 		peer.WriteBulk(p.info(args))
 		return true
+	case command == "CONFIG" && len(args) == 2 && strings.EqualFold(args[0], "GET"):
+		peer.WriteStrings(setting(args[1]))
+		return true
 	}
 	return false
 }
@@ -55,6 +58,7 @@ func (p *process) info(sections []string) string {
 		{"Persistence", "loading:0\r\naof_enabled:0\r\n"},
 		{"Stats", fmt.Sprintf("total_commands_processed:%d\r\n", commands)},
 		{"Replication", "role:master\r\nconnected_slaves:0\r\n"},
+		{"Cluster", "cluster_enabled:0\r\n"},
 	}
 	var parts []string
 	for _, s := range all {
@@ -63,6 +67,23 @@ func (p *process) info(sections []string) string {
 		}
 	}
 	return strings.Join(parts, "\r\n")
+}
+
+// setting answers CONFIG GET of one name, in lower case, with what is true of an
+// embedded node.
+func setting(name string) []string {
+	values := map[string]string{
+		"appendonly":            "no",
+		"appendfsync":           "everysec",
+		"save":                  "",
+		"maxmemory":             "0",
+		"maxmemory-policy":      "noeviction",
+		"min-replicas-to-write": "0",
+	}
+	if value, known := values[name]; known {
+		return []string{name, value}
+	}
+	return nil
 }
 
 func wanted(sections []string, name string) bool {

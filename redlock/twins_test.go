@@ -1,0 +1,69 @@
+package redlock_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/redquorum/go-redlock/redlock"
+	"github.com/redquorum/go-redlock/redlocktest"
+)
+
+// misdialled makes the third address of a cluster lead to the first node while
+// it is wrong.
+type misdialled struct {
+	*redlocktest.Cluster
+	wrong atomic.Bool
+}
+
+func (m *misdialled) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if m.wrong.Load() && addr == m.Addrs()[2] {
+		addr = m.Addrs()[0]
+	}
+	return m.Cluster.Dial(ctx, network, addr)
+}
+
+func TestOneServerUnderTwoAddressesIsRefusedAtFirstUse(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := &misdialled{Cluster: newCluster(t, 3)}
+		c.wrong.Store(true)
+		l := coldLocker(t, c.Cluster, redlock.WithDialer(c.Dial))
+		_, err := l.TryAcquire(t.Context(), job)
+		if err == nil { // a quorum was there before the third connection
+			synctest.Wait()
+			_, err = l.TryAcquire(t.Context(), "another")
+		}
+		requireOutcome(t, err, redlock.ErrConfig)
+		require.ErrorContains(t, err, c.Addrs()[0])
+		require.ErrorContains(t, err, c.Addrs()[2])
+		_, err = l.Acquire(t.Context(), "another")
+		requireOutcome(t, err, redlock.ErrConfig)
+		_, err = l.Resume(t.Context(), []string{"another"}, "token")
+		requireOutcome(t, err, redlock.ErrConfig)
+		requireFree(t, c.Cluster, "another")
+
+		c.wrong.Store(false)
+		c.Node(0).DropConnections()
+		synctest.Wait()
+		assert.Equal(t, redlock.StateFree, inspected(t, l).State, "looking is allowed, and connects")
+		acquired(t, l, "another")
+	})
+}
+
+// INFO is often denied, and then nothing can be found out.
+func TestWithoutRunIDsNothingIsRefused(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := &misdialled{Cluster: newCluster(t, 3)}
+		c.wrong.Store(true)
+		each(c.Cluster, upTo(3), func(n *redlocktest.Node) { n.SetError("NOPERM", "INFO") })
+		l := coldLocker(t, c.Cluster, redlock.WithDialer(c.Dial))
+		acquired(t, l, job)
+		synctest.Wait()
+		acquired(t, l, "another")
+	})
+}
