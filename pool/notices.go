@@ -26,7 +26,8 @@ const (
 // errOneConnection keeps a subscription from taking the place of the calls.
 var errOneConnection = errors.New("the redigo pool has one connection only, which is for the calls")
 
-// Listener hears what is published on a channel of one node. Its methods are
+// Listener hears what is published on a channel, or on all channels that match
+// a pattern, of one node. Its methods are
 // called by a goroutine of the pool, must not block, and must not call the
 // pool.
 //
@@ -38,11 +39,17 @@ type Listener interface {
 	// had for now.
 	Subscribed(err error)
 	// Heard is called for each message.
-	Heard()
+	Heard(channel, message string)
 }
 
-// notices is the one connection on which a pool subscribes, for all listeners.
+// notices is the one connection on which a pool subscribes, for all listeners;
+// there is another for patterns, which a user who may hear of single channels
+// may have to do without.
 type notices struct {
+	pool     *Pool
+	patterns bool   // topics are patterns, not channels
+	unheard  string // what follows from not being allowed to subscribe
+
 	// telling is held, and taken before mu, while listeners are told of their
 	// subscription: in the order in which things happened, or one that hears
 	// might believe for good that it does not.
@@ -60,7 +67,7 @@ type notices struct {
 	unconfirmed map[string]int
 }
 
-// topic is one channel.
+// topic is one channel or pattern.
 type topic struct {
 	listeners []Listener // replaced, never changed in place
 	sent      bool       // SUBSCRIBE has been sent on the present connection
@@ -69,8 +76,20 @@ type topic struct {
 
 // Listen makes the listener hear the channel, until [Pool.Unlisten]. It does
 // not wait for the node. The listener must be comparable.
-func (p *Pool) Listen(channel string, l Listener) {
-	n := &p.notices
+func (p *Pool) Listen(channel string, l Listener) { p.notices.listen(channel, l) }
+
+// Unlisten ends what Listen began. The listener may still be called by what is
+// under way.
+func (p *Pool) Unlisten(channel string, l Listener) { p.notices.unlisten(channel, l) }
+
+// Follow is [Pool.Listen] for all channels that match a glob pattern, on a
+// connection of its own.
+func (p *Pool) Follow(pattern string, l Listener) { p.patterns.listen(pattern, l) }
+
+// Unfollow ends what Follow began, as [Pool.Unlisten] does.
+func (p *Pool) Unfollow(pattern string, l Listener) { p.patterns.unlisten(pattern, l) }
+
+func (n *notices) listen(channel string, l Listener) {
 	n.telling.Lock()
 	defer n.telling.Unlock()
 	n.mu.Lock()
@@ -85,7 +104,7 @@ func (p *Pool) Listen(channel string, l Listener) {
 	}
 	t.listeners = append(slices.Clip(t.listeners), l)
 	confirmed, lost := t.confirmed, n.lost
-	started := n.running || p.startListening()
+	started := n.running || n.start()
 	n.running = started
 	n.wakeLocked()
 	n.mu.Unlock()
@@ -99,10 +118,7 @@ func (p *Pool) Listen(channel string, l Listener) {
 	}
 }
 
-// Unlisten ends what Listen began. The listener may still be called by what is
-// under way.
-func (p *Pool) Unlisten(channel string, l Listener) {
-	n := &p.notices
+func (n *notices) unlisten(channel string, l Listener) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	t := n.topics[channel]
@@ -122,25 +138,27 @@ func (n *notices) wakeLocked() {
 	}
 }
 
-// startListening starts the goroutine that keeps the subscriptions; it returns
-// false if the pool is closed.
-func (p *Pool) startListening() bool {
+// start starts the goroutine that keeps the subscriptions; it returns false if
+// the pool is closed.
+func (n *notices) start() bool {
+	p := n.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state == Closed {
 		return false
 	}
-	p.wg.Go(p.keepListening)
+	p.wg.Go(n.keep)
 	return true
 }
 
-// keepListening holds a connection for as long as anybody listens.
-func (p *Pool) keepListening() {
+// keep holds a connection for as long as anybody listens.
+func (n *notices) keep() {
+	p := n.pool
 	next := minPause
 	for {
 		began := p.clock.Elapsed()
-		err := p.listen()
-		if p.notices.ended(err) || p.ctx.Err() != nil {
+		err := n.attend()
+		if n.ended(err) || p.ctx.Err() != nil {
 			return
 		}
 		if err == nil {
@@ -153,12 +171,12 @@ func (p *Pool) keepListening() {
 		next = min(2*next, maxPause)
 		if hasCode(err, "NOPERM") || errors.Is(err, errOneConnection) {
 			pause = forbiddenPause
-			if !p.notices.said {
-				p.logger.Warn("node cannot announce releases: waiting goes by timers", "node", p.name, "error", err)
+			if !n.said {
+				p.logger.Warn(n.unheard, "node", p.name, "error", err)
 			}
-			p.notices.said = true
+			n.said = true
 		}
-		if !p.sleep(pause) || p.notices.idle(err) {
+		if !p.sleep(pause) || n.idle(err) {
 			return
 		}
 	}
@@ -207,9 +225,10 @@ func (n *notices) idleLocked(err error) bool {
 	return idle
 }
 
-// listen subscribes on a new connection and stays until it breaks, or until
+// attend subscribes on a new connection and stays until it breaks, or until
 // there has been nobody to listen for a while.
-func (p *Pool) listen() error {
+func (n *notices) attend() error {
+	p := n.pool
 	if !p.owned && p.redis.MaxActive == 1 {
 		return errOneConnection
 	}
@@ -228,7 +247,7 @@ func (p *Pool) listen() error {
 	}()
 	conn := redis.PubSubConn{Conn: l.conn}
 	broken, over := make(chan error, 1), make(chan struct{})
-	reader.Go(func() { broken <- p.notices.hear(conn, pingEvery+p.timeout, over) })
+	reader.Go(func() { broken <- n.hear(conn, pingEvery+p.timeout, over) })
 	defer func() {
 		close(over)
 		if l.wire == nil {
@@ -242,16 +261,16 @@ func (p *Pool) listen() error {
 	idle := time.NewTimer(linger)
 	defer idle.Stop()
 	for before := false; ; {
-		subscribe, unsubscribe, wanted := p.notices.changes()
+		subscribe, unsubscribe, wanted := n.changes()
 		if wanted || before {
 			idle.Reset(linger)
 		}
 		before = wanted
-		if err := change(conn, subscribe, unsubscribe); err != nil {
+		if err := n.change(conn, subscribe, unsubscribe); err != nil {
 			return normalise(err)
 		}
 		select {
-		case <-p.notices.changed:
+		case <-n.changed:
 		case <-ping.C:
 			if !wanted {
 				continue
@@ -294,14 +313,18 @@ func (n *notices) changes() (subscribe, unsubscribe []any, wanted bool) {
 	return subscribe, unsubscribe, len(n.topics) > 0
 }
 
-func change(conn redis.PubSubConn, subscribe, unsubscribe []any) error {
+func (n *notices) change(conn redis.PubSubConn, subscribe, unsubscribe []any) error {
+	begin, end := conn.Subscribe, conn.Unsubscribe
+	if n.patterns {
+		begin, end = conn.PSubscribe, conn.PUnsubscribe
+	}
 	if len(unsubscribe) > 0 {
-		if err := conn.Unsubscribe(unsubscribe...); err != nil {
+		if err := end(unsubscribe...); err != nil {
 			return err
 		}
 	}
 	if len(subscribe) > 0 {
-		return conn.Subscribe(subscribe...)
+		return begin(subscribe...)
 	}
 	return nil
 }
@@ -320,12 +343,16 @@ func (n *notices) hear(conn redis.PubSubConn, timeout time.Duration, over <-chan
 		case error:
 			return m
 		case redis.Subscription:
-			if m.Kind == "subscribe" {
+			if m.Kind == "subscribe" || m.Kind == "psubscribe" {
 				n.confirm(m.Channel)
 			}
 		case redis.Message:
-			for _, l := range n.listeners(m.Channel) {
-				l.Heard()
+			topic := m.Channel
+			if n.patterns {
+				topic = m.Pattern
+			}
+			for _, l := range n.listeners(topic) {
+				l.Heard(m.Channel, string(m.Data))
 			}
 		}
 	}

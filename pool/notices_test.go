@@ -37,7 +37,7 @@ func (h *hearer) Subscribed(err error) {
 	h.at = append(h.at, time.Now())
 }
 
-func (h *hearer) Heard() {
+func (h *hearer) Heard(string, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.heard++
@@ -581,5 +581,45 @@ func TestALossIsToldAfterTheSubscription(t *testing.T) {
 		require.NoError(t, told[0])
 		require.Error(t, told[1])
 		require.NoError(t, told[2])
+	})
+}
+
+func TestFollowersHearAllChannelsOfTheirPattern(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, r, publish := listening(t)
+		follower, hearer := &hearer{}, &hearer{}
+		r.Follow("one*", follower)
+		r.Listen("one1", hearer)
+		requireSubscribed(t, follower, hearer)
+		assert.Equal(t, 2, n.Connections())
+		publish("one1")
+		publish("one2")
+		publish("two")
+		assert.Equal(t, 2, follower.messages())
+		assert.Equal(t, 1, hearer.messages())
+		r.Unfollow("one*", follower)
+		publish("one1")
+		assert.Equal(t, 2, follower.messages())
+		assert.Equal(t, 2, hearer.messages())
+	})
+}
+
+// A user with &redlock:released:* may subscribe to such channels, and not to
+// redlock:*: Redis wants the very pattern that the user was given.
+func TestWhoMayNotFollowStillListens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, r, publish := listening(t)
+		n.SetError("NOPERM this user has no permissions to access one of the channels used as arguments", "PSUBSCRIBE")
+		follower, hearer := &hearer{}, &hearer{}
+		r.Listen(channel, hearer)
+		r.Follow("redlock:*", follower)
+		require.ErrorContains(t, follower.subscriptions()[0], "NOPERM")
+		requireSubscribed(t, hearer)
+		publish(channel)
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, hearer.messages())
+		assert.Empty(t, hearer.subscriptions(), "its connection is another")
 	})
 }

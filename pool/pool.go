@@ -52,7 +52,8 @@ type Pool struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // every goroutine and armed timer of the pool
 
-	notices notices
+	notices  notices
+	patterns notices
 
 	// identity is written with mu held, and read without.
 	identity atomic.Pointer[Identity]
@@ -121,7 +122,8 @@ func New(address string, options ...Option) (*Pool, error) {
 // taken out of the redigo pool while there are calls, and given back when
 // there have been none for a while, so that the pool's TestOnBorrow and
 // IdleTimeout stay in force. While somebody listens ([Pool.Listen]) there is
-// one more, unless MaxActive is 1. The redigo pool remains the caller's to
+// one more, and another while somebody follows ([Pool.Follow]), unless MaxActive
+// is 1. The redigo pool remains the caller's to
 // close.
 //
 // How such a connection is dialled is not visible here, so options about
@@ -147,6 +149,8 @@ func Wrap(name string, p *redis.Pool, options ...Option) (*Pool, error) {
 
 func newPool(name string, s settings) *Pool {
 	p := &Pool{settings: s, name: name}
+	p.notices = notices{pool: p, unheard: "node cannot announce releases: waiting goes by timers"}
+	p.patterns = notices{pool: p, patterns: true, unheard: "node cannot be followed: watching goes by timers"}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }

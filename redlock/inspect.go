@@ -30,13 +30,15 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Status, error) {
 
 // inspect takes one look at several locks.
 func (l *Locker) inspect(ctx context.Context, op string, names, keys []string) ([]*Status, error) {
+	asked := l.clock.Elapsed()
 	answers, err := l.survey(ctx, everybody(scripts.Inspect(keys)))
 	if err != nil {
 		return nil, l.cutShort(op, names, err)
 	}
+	answered := l.clock.Elapsed()
 	all := make([]*Status, len(names))
 	for i, name := range names {
-		all[i] = &Status{Name: name, Nodes: make([]NodeStatus, len(l.pools))}
+		all[i] = &Status{Name: name, Nodes: make([]NodeStatus, len(l.pools)), asked: asked, answered: answered}
 	}
 	for node, answer := range answers {
 		seen, err := readInspected(answer, len(keys))

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -37,11 +38,9 @@ const pageSize = 256
 // pattern is too long.
 func (l *Locker) List(ctx context.Context, pattern string) iter.Seq2[*Status, error] {
 	return func(yield func(*Status, error) bool) {
-		if pattern == "" {
-			pattern = "*"
-		}
-		if len(pattern) > maxKey {
-			yield(nil, refuse("pattern %.20q…: longer than %d bytes", pattern, maxKey))
+		pattern, err := checkPattern(pattern)
+		if err != nil {
+			yield(nil, err)
 			return
 		}
 		g := &listing{
@@ -119,11 +118,24 @@ func (g *listing) page(ctx context.Context, yield func(*Status, error) bool) boo
 	return more
 }
 
+func checkPattern(pattern string) (string, error) {
+	if len(pattern) > maxKey {
+		return "", refuse("pattern %.20q…: longer than %d bytes", pattern, maxKey)
+	}
+	return cmp.Or(pattern, "*"), nil
+}
+
+// cutKeyPrefix returns the name to which a key belongs, if it is a lock's.
+func cutKeyPrefix(prefix, key string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(key, prefix)
+	return name, ok && name != "" && !strings.HasPrefix(key, reserved)
+}
+
 // fresh appends the names of those keys that were not seen before.
 func (g *listing) fresh(names, keys []string) []string {
 	for _, key := range keys {
-		name, ours := strings.CutPrefix(key, g.locker.keyPrefix)
-		if _, twice := g.seen[name]; !ours || name == "" || twice {
+		name, ours := cutKeyPrefix(g.locker.keyPrefix, key)
+		if _, twice := g.seen[name]; !ours || twice {
 			continue
 		}
 		g.seen[name] = struct{}{}

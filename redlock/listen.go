@@ -98,7 +98,7 @@ func (n *nodeEar) Subscribed(err error) {
 }
 
 // Heard is called by the node's pool.
-func (n *nodeEar) Heard() {
+func (n *nodeEar) Heard(string, string) {
 	e := n.ear
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -213,6 +213,7 @@ func (l *Locker) lock(ctx context.Context, names []string, opts []LockOption, wa
 		_ = k.Release(ctx) // which of the nodes did is of no interest
 		return nil, err
 	}
+	k.announce(toldAcquired) //nolint:contextcheck // nobody waits for it
 	return k, nil
 }
 

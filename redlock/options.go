@@ -28,6 +28,7 @@ type config struct {
 	keyPrefix string
 	clock     clock.Clock
 	logger    *slog.Logger
+	events    bool
 	pools     []pool.Option
 	dialling  string // the name of an option about dialling that was given
 	refused   *multierror.Error
@@ -260,6 +261,14 @@ func WithLogger(logger *slog.Logger) Option {
 		}
 		c.logger = logger
 	})
+}
+
+// WithEvents announces on all nodes when a lock was acquired or renewed, as a
+// release is announced in any case, so that [Locker.Watch] sees it at once.
+// Default off. It costs one more command per node, for which nobody waits. A
+// user who may not publish announces nothing.
+func WithEvents(on bool) Option {
+	return option(func(c *config) { c.events = on })
 }
 
 // WithDialer sets how network connections to nodes are opened: through a

@@ -145,6 +145,7 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 	k.mu.Unlock()
 	end.tell()
 	if err == nil && verdict == quorum.Won {
+		k.announce(toldRenewed)
 		for node, ballot := range r.round.Ballots() {
 			r.refill(node, ballot)
 		}

@@ -63,6 +63,8 @@ type Status struct {
 	FencingToken uint64
 	Quorum       int
 	Nodes        []NodeStatus // one for each node
+
+	asked, answered time.Duration // between these the nodes were as they are shown
 }
 
 // NodeStatus is what one node has of a lock.
