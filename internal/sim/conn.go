@@ -40,10 +40,14 @@ type conn struct {
 var _ net.Conn = (*conn)(nil)
 
 // latency is how long a packet travels: mostly a fraction of a millisecond, at
-// times longer than anybody waits.
+// times longer than anybody waits, unless the network is steady.
 func (c *conn) latency() time.Duration {
 	d := 50*time.Microsecond + time.Duration(c.random.Int64N(int64(400*time.Microsecond)))
+	if c.node.delay > 0 {
+		d += time.Duration(c.random.Int64N(int64(c.node.delay)))
+	}
 	switch roll := c.random.IntN(100); {
+	case c.node.steady:
 	case roll < 2:
 		d += time.Duration(c.random.Int64N(int64(60 * time.Millisecond)))
 	case roll < 15:
@@ -66,6 +70,9 @@ func (c *conn) Write(p []byte) (int, error) {
 	n := c.node
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	for c.failed == nil && n.paused[c.client] {
+		c.changed.Wait()
+	}
 	if c.failed != nil {
 		return 0, c.failed
 	}
@@ -78,8 +85,14 @@ func (c *conn) Write(p []byte) (int, error) {
 		}
 		w.commands = append(w.commands, command)
 		c.parsing = rest
+		if n.Written != nil {
+			if script, keys, args := scriptCall(command); script != nil {
+				n.Written(n.number, c.client, script, keys, args)
+			}
+		}
 	}
 	if len(w.commands) > 0 {
+		n.movedLocked(c)
 		time.AfterFunc(c.dueLocked(&c.inbound), func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
@@ -91,7 +104,7 @@ func (c *conn) Write(p []byte) (int, error) {
 
 // replyLocked sends something to the client.
 func (c *conn) replyLocked(reply []byte) {
-	if c.node.mute {
+	if c.node.mute || c.node.apart[c.client] {
 		c.silent = true
 	}
 	if c.silent || c.failed != nil {
@@ -103,6 +116,7 @@ func (c *conn) replyLocked(reply []byte) {
 		if c.failed == nil {
 			c.buf.Write(reply)
 			c.changed.Broadcast()
+			c.node.movedLocked(c)
 		}
 	})
 }
@@ -114,7 +128,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		switch {
 		case c.failed != nil:
 			return 0, c.failed
-		case c.buf.Len() > 0:
+		case c.buf.Len() > 0 && !c.node.paused[c.client]:
 			return c.buf.Read(p)
 		case c.expired:
 			return 0, os.ErrDeadlineExceeded

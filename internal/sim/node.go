@@ -35,7 +35,10 @@ func NewCluster(n int, seed uint64) *Cluster {
 			start:  time.Now(),
 			conns:  make(map[*conn]struct{}),
 			dialed: make(map[int]uint64),
+			apart:  make(map[int]bool),
+			paused: make(map[int]bool),
 		}
+		node.store.offset = time.Duration(rand.New(rand.NewPCG(seed, uint64(i))).Int64N(int64(time.Millisecond)))
 		node.store.publish = node.announceLocked
 		c.nodes = append(c.nodes, node)
 		c.byAddr[node.addr] = node
@@ -60,11 +63,50 @@ func (c *Cluster) Addrs() []string {
 
 // Dialer returns what a client with this number connects with.
 func (c *Cluster) Dialer(client int) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	return func(_ context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if n := c.byAddr[addr]; n != nil {
-			return n.dial(client)
+			return n.dial(ctx, client)
 		}
 		return nil, &net.OpError{Op: "dial", Net: network, Err: &net.AddrError{Err: "no such node", Addr: addr}}
+	}
+}
+
+// Connections returns how many connections a client has.
+func (c *Cluster) Connections(client int) int {
+	count := 0
+	for _, n := range c.nodes {
+		n.mu.Lock()
+		for conn := range n.conns {
+			if conn.client == client {
+				count++
+			}
+		}
+		n.mu.Unlock()
+	}
+	return count
+}
+
+// Pause stops a client where it touches the network: what it writes waits, and
+// what arrives is not read. Its timers go on, as those of a process that was
+// stopped do in the moment it goes on.
+func (c *Cluster) Pause(client int, on bool) {
+	for _, n := range c.nodes {
+		n.mu.Lock()
+		n.paused[client] = on
+		for conn := range n.conns {
+			conn.changed.Broadcast()
+		}
+		n.mu.Unlock()
+	}
+}
+
+// SetSteady makes every packet arrive within a millisecond, unless its node is
+// told to delay it.
+func (c *Cluster) SetSteady() {
+	for _, n := range c.nodes {
+		n.mu.Lock()
+		n.steady = true
+		n.mu.Unlock()
 	}
 }
 
@@ -77,6 +119,13 @@ type Node struct {
 	// Scripts, if set, hears of every script call: it is called with the node
 	// locked, after the script.
 	Scripts func(node, client int, script *scripts.Script, keys, args []string, reply any)
+	// Written, if set, hears of every script call that a client writes, whether
+	// or not it will arrive. The node is locked.
+	Written func(node, client int, script *scripts.Script, keys, args []string)
+	// Moved, if set, hears of every packet of a client's: that it was written,
+	// that it has arrived at the node, that an answer has arrived at the client.
+	// The node is locked.
+	Moved func(client int)
 
 	mu     sync.Mutex // guards what follows, and the connections
 	store  *Store
@@ -88,6 +137,11 @@ type Node struct {
 	mute   bool
 	deaf   bool
 	lies   bool
+	steady bool
+	delay  time.Duration
+	errors Errors
+	apart  map[int]bool // clients whose packets get lost, both ways
+	paused map[int]bool // clients that are stopped
 	conns  map[*conn]struct{}
 	dialed map[int]uint64 // connections so far, by client
 	calls  [scripts.Count]int
@@ -106,7 +160,8 @@ func (n *Node) Store(do func(*Store)) {
 	do(n.store)
 }
 
-// SetRate makes the node's clock run faster than time, by a factor.
+// SetRate makes the node's clock run faster than time, by a factor, from the
+// beginning.
 func (n *Node) SetRate(rate float64) { n.Store(func(s *Store) { s.rate = rate }) }
 
 // Calls returns how many script calls the node has executed.
@@ -184,6 +239,38 @@ func (n *Node) SetDeaf(on bool) {
 	n.deaf = on
 }
 
+// SetApart makes everything get lost between the node and a client, and all
+// that follows on the same connections.
+func (n *Node) SetApart(client int, on bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.apart[client] = on
+}
+
+// SetDelay makes every packet to and from the node take up to d longer.
+func (n *Node) SetDelay(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.delay = d
+}
+
+// Errors is how a node answers scripts.
+type Errors uint8
+
+// The ways to answer.
+const (
+	NoErrors Errors = iota
+	Instead         // with an error, having done nothing
+	Besides         // with an error, having done what was asked
+)
+
+// SetErrors makes the node answer scripts with errors.
+func (n *Node) SetErrors(errors Errors) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.errors = errors
+}
+
 // Cut resets all connections. What was on its way in still arrives, on some of
 // them.
 func (n *Node) Cut() {
@@ -206,7 +293,14 @@ func (n *Node) resetLocked() {
 	}
 }
 
-func (n *Node) dial(client int) (net.Conn, error) {
+func (n *Node) dial(ctx context.Context, client int) (net.Conn, error) {
+	n.mu.Lock()
+	apart := n.apart[client]
+	n.mu.Unlock()
+	if apart {
+		<-ctx.Done()
+		return nil, &net.OpError{Op: "dial", Net: "mem", Addr: memconn.Addr(n.addr), Err: ctx.Err()}
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.up {
@@ -233,13 +327,20 @@ func (n *Node) arriveLocked(w work) {
 	}
 }
 
+func (n *Node) movedLocked(c *conn) {
+	if n.Moved != nil {
+		n.Moved(c.client)
+	}
+}
+
 func (n *Node) executeLocked(w work) {
-	if n.deaf {
+	if n.deaf || n.apart[w.conn.client] {
 		w.conn.lost = true
 	}
 	if w.conn.lost {
 		return
 	}
+	n.movedLocked(w.conn)
 	var reply []byte
 	for _, command := range w.commands {
 		reply = n.answerLocked(w.conn, reply, command)
@@ -250,11 +351,9 @@ func (n *Node) executeLocked(w work) {
 // answerLocked executes a command and appends its reply.
 func (n *Node) answerLocked(c *conn, out []byte, command []string) []byte {
 	switch {
-	case command[0] == "EVALSHA" && len(command) > 2:
-		for _, script := range scripts.All() {
-			if command[1] == hashOf(script) {
-				return n.scriptLocked(c, out, script, command[2:])
-			}
+	case command[0] == "EVALSHA":
+		if script, keys, args := scriptCall(command); script != nil {
+			return n.scriptLocked(c, out, script, keys, args)
 		}
 		return append(out, "-NOSCRIPT No matching script.\r\n"...)
 	case command[0] == "SCRIPT" && len(command) == 3:
@@ -291,13 +390,32 @@ func (n *Node) subscribed(out []byte, kind, channel string, count int) []byte {
 	return integerReply(bulk(bulk(append(out, "*3\r\n"...), kind), channel), int64(count))
 }
 
-func (n *Node) scriptLocked(c *conn, out []byte, script *scripts.Script, rest []string) []byte {
-	numKeys := int(integer(rest[0]))
-	keys, args := rest[1:1+numKeys], rest[1+numKeys:]
+// scriptCall takes an EVALSHA apart; the script is nil if it is none of ours.
+func scriptCall(command []string) (script *scripts.Script, keys, args []string) {
+	if command[0] != "EVALSHA" || len(command) < 3 {
+		return nil, nil, nil
+	}
+	for _, script := range scripts.All() {
+		if command[1] == hashOf(script) {
+			rest := command[2:]
+			numKeys := int(integer(rest[0]))
+			return script, rest[1 : 1+numKeys], rest[1+numKeys:]
+		}
+	}
+	return nil, nil, nil
+}
+
+func (n *Node) scriptLocked(c *conn, out []byte, script *scripts.Script, keys, args []string) []byte {
 	n.calls[script.Index()]++
 	var reply any = int64(1)
-	if !n.lies || script.Name() != "confirm" {
+	switch {
+	case n.errors == Instead:
+		reply = loading
+	case !n.lies || script.Name() != "confirm":
 		reply = n.store.Run(script, keys, args)
+	}
+	if n.errors == Besides {
+		reply = forbidden
 	}
 	if n.Scripts != nil {
 		n.Scripts(n.number, c.client, script, keys, args, reply)

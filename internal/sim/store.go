@@ -13,8 +13,11 @@ import (
 // safe for concurrent use.
 type Store struct {
 	keys map[string]entry
-	// rate is how fast the node's clock runs: 1.004 ends a TTL 0.4 % early.
-	rate float64
+	// The node's clock shows offset at origin, and runs at rate: 1.004 ends a TTL
+	// 0.4 % early.
+	origin time.Time
+	offset time.Duration
+	rate   float64
 	// publish hears what the scripts announce.
 	publish func(channel, message string)
 }
@@ -27,7 +30,7 @@ type entry struct {
 
 // NewStore returns an empty Store whose clock shows the right time.
 func NewStore() *Store {
-	return &Store{keys: make(map[string]entry), rate: 1, publish: func(string, string) {}}
+	return &Store{keys: make(map[string]entry), origin: time.Now(), rate: 1, publish: func(string, string) {}}
 }
 
 // A Failure is the reply of a script that failed; nothing has been changed.
@@ -37,6 +40,9 @@ const (
 	wrongType = Failure("WRONGTYPE Operation against a key holding the wrong kind of value")
 	noNumber  = Failure("ERR fencing counter is not a number")
 	exhausted = Failure("ERR fencing counter is exhausted")
+
+	loading   = Failure("LOADING Redis is loading the dataset in memory")
+	forbidden = Failure("ERR something went wrong behind the last write") // not one that is permanent
 )
 
 // Run executes a script and returns its reply: an int64, an []int64 or a
@@ -103,8 +109,13 @@ func (s *Store) Forget() {
 	}
 }
 
+// end returns when a key is gone that is told now to live for ttl. Redis counts
+// in whole milliseconds of its clock, cut off, so that can be almost one of them
+// too early.
 func (s *Store) end(ttl time.Duration) time.Time {
-	return time.Now().Add(time.Duration(float64(ttl) / s.rate))
+	now := time.Duration(float64(time.Since(s.origin))*s.rate) + s.offset
+	gone := now.Truncate(time.Millisecond) + ttl - s.offset
+	return s.origin.Add(time.Duration(float64(gone) / s.rate))
 }
 
 func (s *Store) find(key string) (entry, bool) {
