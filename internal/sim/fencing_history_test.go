@@ -6,13 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
-	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/go-redlock/clock"
 	"github.com/redquorum/go-redlock/internal/scripts"
@@ -27,44 +22,17 @@ var allNames = []string{"a", "b", "c"}
 // A history is a few clients that lock and unlock a few names on a few nodes,
 // and what befalls them.
 type history struct {
-	seed    uint64
+	record
 	cluster *sim.Cluster
 	clients []*client
 	// forgets says that nodes that stop lose their locks and keep their
 	// counters only. Then two may hold a lock at once, and all that is left is
 	// the order of acquisitions of which one returned before the other began.
 	forgets bool
-	origin  time.Time
 
-	mu        sync.Mutex // guards what follows
-	events    []event
-	holds     []*hold           // that nobody has released
-	highest   map[string]uint64 // by name, of the acquisitions that have returned
-	violation string
-	stat
-}
-
-// stat counts what happened, to show that a run was not about nothing.
-type stat struct {
-	histories, acquired, several, resumed, confirmed, refused, failed, renewed, lost int
-}
-
-func (s *stat) add(other stat) {
-	s.histories += other.histories
-	s.acquired += other.acquired
-	s.several += other.several
-	s.resumed += other.resumed
-	s.confirmed += other.confirmed
-	s.refused += other.refused
-	s.failed += other.failed
-	s.renewed += other.renewed
-	s.lost += other.lost
-}
-
-func (s stat) String() string {
-	return fmt.Sprintf("%d histories: %d locks (%d of several names, %d resumed, %d votes for confirmed numbers), "+
-		"%d attempts refused, %d without a quorum or cancelled, %d renewals, %d locks lost",
-		s.histories, s.acquired, s.several, s.resumed, s.confirmed, s.refused, s.failed, s.renewed, s.lost)
+	// Guarded by the record's mutex.
+	holds   []*hold           // that nobody has released
+	highest map[string]uint64 // by name, of the acquisitions that have returned
 }
 
 type client struct {
@@ -81,25 +49,15 @@ type hold struct {
 	client int
 }
 
-// An event is rendered only if somebody wants to read it.
-type event struct {
-	at     time.Duration
-	who    string
-	format string
-	args   []any
-}
-
-// play plays the history of a seed. It must be called inside a bubble.
-func play(seed uint64, lies bool) *history {
+// playFencing plays the history of a seed. It must be called inside a bubble.
+func playFencing(seed uint64, lies bool) *record {
 	random := rand.New(rand.NewPCG(seed, 0))
 	h := &history{
-		seed:    seed,
+		record:  newRecord(seed),
 		cluster: sim.NewCluster(3+2*random.IntN(2), seed),
 		forgets: random.IntN(8) == 0,
-		origin:  time.Now(),
 		highest: make(map[string]uint64),
 	}
-	h.histories = 1
 	for i := range h.cluster.Len() {
 		n := h.cluster.Node(i)
 		n.SetRate(1 + (random.Float64()-0.5)*0.008)
@@ -131,6 +89,11 @@ func play(seed uint64, lies bool) *history {
 		h.clients = append(h.clients, c)
 	}
 
+	h.title = fmt.Sprintf("%d clients, %d nodes", len(h.clients), h.cluster.Len())
+	if h.forgets {
+		h.title += " that forget locks when they go down"
+	}
+
 	var clients, fate sync.WaitGroup
 	for _, c := range h.clients {
 		clients.Go(c.live)
@@ -145,7 +108,7 @@ func play(seed uint64, lies bool) *history {
 		closing.Go(func() { _ = c.locker.Close() }) // nodes may still be out of reach
 	}
 	closing.Wait()
-	return h
+	return &h.record
 }
 
 // A wrongClock runs at a slightly wrong rate, and shows quite a wrong time.
@@ -233,7 +196,9 @@ func (c *client) use(k *hold) {
 		if r.IntN(2) == 0 {
 			err := k.Renew(ctx)
 			holder.log(holder.who(), "Renew %v: %v", k.Names(), outcome{err})
-			holder.count(err == nil, &c.renewed)
+			if err == nil {
+				holder.count("renewed")
+			}
 		} else {
 			other := pick(r, c.clients)
 			before := other.begin("Resume", k.Names())
@@ -254,7 +219,9 @@ func (c *client) use(k *hold) {
 		patience = 0
 	case 3: // held for longer than it lasts
 		time.Sleep(k.Validity() + between(r, 0, 5*time.Millisecond))
-		holder.count(errors.Is(k.Err(), redlock.ErrLost), &c.lost)
+		if errors.Is(k.Err(), redlock.ErrLost) {
+			holder.count("lost")
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -262,23 +229,6 @@ func (c *client) use(k *hold) {
 	holder.log(holder.who(), "Release %v", k.Names())
 	err := k.Release(ctx)
 	holder.log(holder.who(), "Release %v: %v", k.Names(), outcome{err})
-}
-
-type outcome struct{ err error }
-
-func (o outcome) String() string {
-	if o.err == nil {
-		return "done"
-	}
-	return o.err.Error()
-}
-
-func (h *history) count(that bool, n *int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if that {
-		*n++
-	}
 }
 
 // begin notes that an acquisition begins, and returns the largest token that
@@ -312,20 +262,20 @@ func (c *client) returned(k *hold, err error, replaces *hold, before uint64) *ho
 	if err != nil {
 		h.logLocked(c.who(), "%v", outcome{err})
 		if errors.Is(err, redlock.ErrTaken) {
-			h.refused++
+			h.counts["refused"]++
 		} else {
-			h.failed++
+			h.counts["failed"]++
 		}
 		return nil
 	}
 	number, names := k.FencingToken(), k.Names()
 	h.logLocked(c.who(), "HOLDS %v as %s: %d, valid for %v", names, short(k.Token()), number, k.Validity())
-	h.acquired++
+	h.counts["acquired"]++
 	if len(names) > 1 {
-		h.several++
+		h.counts["acquired several names"]++
 	}
 	if replaces != nil {
-		h.resumed++
+		h.counts["resumed"]++
 		h.dropLocked(replaces)
 	}
 	if number <= before {
@@ -355,14 +305,6 @@ func (h *history) drop(k *hold) {
 
 func (h *history) dropLocked(k *hold) {
 	h.holds = slices.DeleteFunc(h.holds, func(other *hold) bool { return other == k })
-}
-
-func (h *history) violatedLocked(format string, args ...any) {
-	what := fmt.Sprintf(format, args...)
-	h.logLocked("VIOLATION", "%s", what)
-	if h.violation == "" {
-		h.violation = what
-	}
 }
 
 // befall is what happens to the nodes, until the clients are done.
@@ -410,60 +352,12 @@ func (h *history) befall(r *rand.Rand, over <-chan struct{}) {
 	}
 }
 
-func (h *history) log(who, format string, args ...any) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.logLocked(who, format, args...)
-}
-
-func (h *history) logLocked(who, format string, args ...any) {
-	h.events = append(h.events, event{time.Since(h.origin), who, format, args})
-}
-
 // noteScript is told what the nodes execute.
 func (h *history) noteScript(node, client int, script *scripts.Script, keys, args []string, reply any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if script.Name() == "confirm" && reply == int64(1) {
-		h.confirmed++
+		h.counts["votes for confirmed numbers"]++
 	}
-	h.logLocked("node", "%d, for client %d: %s %v %v: %v", node+1, client+1, script.Name(), keys, tokenFirst(args), reply)
-}
-
-// tokenFirst shows the arguments of a script.
-type tokenFirst []string
-
-func (a tokenFirst) String() string {
-	return strings.Join(append([]string{short(a[0])}, a[1:]...), " ")
-}
-
-// short is enough of a token to recognise it.
-func short(token string) string { return token[:min(4, len(token))] }
-
-// String returns the history for people to read.
-func (h *history) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d clients, %d nodes", len(h.clients), h.cluster.Len())
-	if h.forgets {
-		b.WriteString(" that forget locks when they go down")
-	}
-	for _, e := range h.events {
-		fmt.Fprintf(&b, "\n%14v  %-9s %s", e.at, e.who, fmt.Sprintf(e.format, e.args...))
-	}
-	return b.String()
-}
-
-// inBubble plays one history in a bubble of its own.
-func inBubble(t *testing.T, seed uint64, lies bool) (h *history) {
-	t.Helper()
-	defer func() {
-		if p := recover(); p != nil {
-			panic(fmt.Sprintf("seed %d: %v", seed, p))
-		}
-	}()
-	synctest.Test(t, func(*testing.T) { h = play(seed, lies) })
-	require.NotNil(t, h)
-	return h
+	h.logScriptLocked(node, client, script, keys, args, reply)
 }
