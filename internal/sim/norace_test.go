@@ -2,4 +2,7 @@
 
 package sim_test
 
-const fewHistories = 2000
+const (
+	fewHistories = 2000
+	fewWorlds    = 1000
+)

@@ -3,4 +3,7 @@
 package sim_test
 
 // The race detector makes everything many times slower.
-const fewHistories = 250
+const (
+	fewHistories = 250
+	fewWorlds    = 80
+)

@@ -83,8 +83,8 @@ func (s *search) inBubble(t *testing.T, seed uint64) (r *record) {
 func (s *search) require(t *testing.T, found *record) {
 	t.Helper()
 	if found != nil {
-		t.Fatalf("%s\nseed %d; play it again: go test ./internal/sim -run '^%s$' -seed %[2]d -histories 1 -count 20\n%v",
-			found.violation, found.seed, s.test, found)
+		t.Fatalf("%s\nplay it again: go test ./internal/sim -run '^%s$' -seed %d -histories 1 -count 20\n%v",
+			found.violation, s.test, found.seed, found)
 	}
 }
 
