@@ -80,8 +80,27 @@ fault-matrix: check-go ## try every fault on real nodes, print what was seen and
 HISTORIES ?= 100000
 
 .PHONY: soak
-soak: check-go ## judge the fencing tokens of HISTORIES (100000) random histories in virtual time
-	go test ./internal/sim -count=1 -timeout=0 -v -run '^TestFencing$$' $(TESTFLAGS) -histories $(HISTORIES)
+soak: check-go ## judge HISTORIES (100000) random histories in virtual time, and as many again of fencing alone
+	go test ./internal/sim -count=1 -timeout=0 -v -run '^(TestPromises|TestFencing)$$' $(TESTFLAGS) -histories $(HISTORIES)
+
+MUTANTFLAGS ?=
+
+.PHONY: mutants
+mutants: check-go ## put one bug after another into a copy of the library; fail if the tests stay green (MUTANTFLAGS='-run renew')
+	go run ./internal/sim/mutants $(MUTANTFLAGS)
+
+# Fuzzers are found, not listed: one that is forgotten finds nothing. One that is red does not keep the others from
+# being run; what it found is in the testdata/fuzz beside it, to be committed with the repair.
+FUZZTIME ?= 10s
+
+.PHONY: fuzz
+fuzz: check-go ## run every fuzzer of every module for FUZZTIME (10s)
+	@failed=; \
+	while IFS=: read -r file name; do \
+		echo "==> $$(dirname "$$file"): $$name"; \
+		(cd "$$(dirname "$$file")" && go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) .) || failed="$$failed $$name"; \
+	done < <(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func /:/' | sort); \
+	if [ -n "$$failed" ]; then echo "found something:$$failed" >&2; exit 1; fi
 
 .PHONY: backend
 backend: ## say which nodes the integration tests would use, and why

@@ -65,11 +65,12 @@ func readBulk(r *bufio.Reader) (string, error) {
 	if err != nil || n < 0 || n > maxBulk {
 		return "", &protocolError{"invalid bulk length"}
 	}
-	data := make([]byte, n+len("\r\n"))
-	if _, err := io.ReadFull(r, data); err != nil {
+	var data strings.Builder // grows with what arrives, not with what is promised
+	if _, err := io.CopyN(&data, r, int64(n)); err != nil {
 		return "", err
 	}
-	return string(data[:n]), nil
+	_, err = r.Discard(len("\r\n"))
+	return data.String(), err
 }
 
 func readLine(r *bufio.Reader) (string, error) {
