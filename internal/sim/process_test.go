@@ -78,6 +78,10 @@ func (p *process) live(r *rand.Rand) {
 	}
 	for range 2 + r.IntN(4) {
 		time.Sleep(between(r, 0, 12*time.Millisecond))
+		if r.IntN(6) == 0 {
+			p.clock.set(between(r, -time.Hour, time.Hour))
+			p.log(p.String(), "sets its wall clock")
+		}
 		if r.IntN(5) == 0 {
 			p.do(r)
 		} else if h := p.acquire(r); h != nil {

@@ -109,7 +109,7 @@ func hunt(ctx context.Context, run string, packages []string) error {
 // firstRed returns the first test that fails, and what was printed.
 func firstRed(ctx context.Context, dir string, packages []string) (red, text string) {
 	for _, pkg := range packages {
-		cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-failfast", "-vet=off", "-timeout", patience.String(), pkg)
+		cmd := exec.CommandContext(ctx, "go", "test", "-failfast", "-vet=off", "-timeout", patience.String(), pkg)
 		cmd.Dir = dir
 		out, err := cmd.CombinedOutput()
 		if err != nil {
