@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -24,11 +25,18 @@ import (
 //     it.)
 //  5. Otherwise undo it on every node that may have granted.
 func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, error) {
-	k := l.newLock(t, newToken(l.owner))
+	token, err := l.drawToken(t)
+	if err != nil {
+		return nil, err
+	}
+	k := l.newLock(t, token)
 	p := l.newAcquisition(k)
 
 	verdict := p.canvass(ctx, how)
 	k.hold(p.began)
+	if t.ways.Thorough && (verdict == quorum.Won || !how.leads) {
+		p.hearOut(ctx, k.thoroughness())
+	}
 	failed := p.failure(ctx, verdict)
 	if failed == nil && t.fencing {
 		failed = k.fence(ctx, p)
@@ -66,6 +74,7 @@ type acquisition struct {
 	poll[scripts.Acquired]
 	useful time.Duration // an outcome later than this is too late
 	again  bool          // the keys are ours: a node that was not asked may hold them
+	first  int           // the node to begin with
 
 	lead     int           // the node that is asked first, or -1
 	leadVote quorum.Vote   // before led is closed
@@ -84,6 +93,9 @@ func (l *Locker) newAcquisition(k *Lock) *acquisition {
 		claim:  &k.claim,
 		script: scripts.Acquire(k.keys, k.token, k.ttl, l.fencing(k)),
 	}}
+	if k.config.ways.Shuffle {
+		p.first = rand.IntN(len(l.pools))
+	}
 	p.read = readAcquired(len(k.keys))
 	p.heard = p.note
 	p.round.Init(len(l.pools), quorum.Early)
@@ -107,7 +119,7 @@ func (p *acquisition) note(node int, result pool.Result, vote quorum.Vote) {
 // canvass asks the nodes and returns the verdict.
 func (p *acquisition) canvass(ctx context.Context, how approach) quorum.Verdict {
 	if !how.leads {
-		p.send()
+		p.sendFrom(p.first)
 		return p.wait(ctx)
 	}
 	p.lead, p.led = how.lead, make(chan struct{})
@@ -201,13 +213,7 @@ func (p *acquisition) failure(ctx context.Context, verdict quorum.Verdict) *Quor
 	_, tally := p.round.Count()
 	unheard := verdict == quorum.Lost && tally.Unheard()
 	if unheard {
-		timer := time.NewTimer(lastWords)
-		defer timer.Stop()
-		select {
-		case <-p.round.Complete():
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+		p.hearOut(ctx, lastWords)
 	}
 	err := quorumError(&p.poll)
 	switch err.ended = contextError(ctx); {

@@ -122,7 +122,7 @@ func (l *Locker) checkNodes() error {
 	switch {
 	case n == 0:
 		return refuse("no nodes")
-	case n%2 == 0:
+	case n%2 == 0 && !l.anyNumber:
 		return refuse("%d nodes: an even number survives no more failures than one node less; want an odd number", n)
 	case n > maxNodes:
 		return refuse("%d nodes: more than %d", n, maxNodes)

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 
 	"github.com/redquorum/go-redlock/clock"
+	"github.com/redquorum/go-redlock/internal/foreign"
 	"github.com/redquorum/go-redlock/pool"
 )
 
@@ -32,6 +33,7 @@ type config struct {
 	pools     []pool.Option
 	dialling  string // the name of an option about dialling that was given
 	refused   *multierror.Error
+	anyNumber bool // of nodes, even ones too
 }
 
 type lockConfig struct {
@@ -47,6 +49,7 @@ type lockConfig struct {
 	minHold         time.Duration
 	refill          bool
 	fencing         bool
+	ways            foreign.Ways
 }
 
 // Limits and defaults.

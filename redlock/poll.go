@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -49,10 +50,12 @@ type poll[R any] struct {
 }
 
 // send asks all nodes at once. It does not wait for any of them.
-func (p *poll[R]) send() {
+func (p *poll[R]) send() { p.sendFrom(0) }
+
+func (p *poll[R]) sendFrom(first int) {
 	p.begin()
-	for node := range p.calls {
-		p.ask(node)
+	for i := range p.calls {
+		p.ask((first + i) % len(p.calls))
 	}
 }
 
@@ -81,6 +84,17 @@ func (p *poll[R]) Deliver(node int, result pool.Result) {
 		p.heard(node, result, ballot.Vote)
 	}
 	p.round.Cast(node, ballot)
+}
+
+// hearOut waits for the votes that are still out, for d at the most.
+func (p *poll[R]) hearOut(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.round.Complete():
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // Wanted reports whether a command that sets the keys may still be sent.

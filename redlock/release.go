@@ -53,6 +53,9 @@ func (k *Lock) Release(ctx context.Context) error {
 		r.send()
 	}
 	if r.round.Wait(ctx, nil) != quorum.Undecided {
+		if k.config.ways.Thorough {
+			r.hearOut(ctx, k.thoroughness())
+		}
 		return r.err
 	}
 	failed := quorumError(&r.poll)

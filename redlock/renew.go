@@ -49,6 +49,9 @@ func (k *Lock) Renew(ctx context.Context) error {
 // wait returns the outcome, or why it was not waited for.
 func (r *renewal) wait(ctx context.Context) error {
 	if r.round.Wait(ctx, r.locker.closing) != quorum.Undecided {
+		if r.lock.config.ways.Thorough {
+			r.hearOut(ctx, r.lock.thoroughness())
+		}
 		return r.err
 	}
 	if r.locker.isClosed() {

@@ -5,10 +5,6 @@ import (
 	"slices"
 )
 
-// maxToken bounds the tokens that Resume takes, in bytes: ours are shorter,
-// those of other libraries, too.
-const maxToken = 256
-
 // Resume takes over a lock that is held under a token: a worker that goes on
 // after its parent has ended, a job that a web request has handed its lock to.
 // It proves the hold by renewing on a quorum, which also begins the TTL anew.
@@ -32,8 +28,8 @@ func (l *Locker) Resume(ctx context.Context, names []string, token string, opts 
 	if err := l.twins.check(l.pools); err != nil {
 		return nil, err
 	}
-	if token == "" || len(token) > maxToken {
-		return nil, refuse("token of %d bytes: want 1 to %d", len(token), maxToken)
+	if err := checkToken(token); err != nil {
+		return nil, err
 	}
 	k := l.newLock(t, token)
 	k.hold(l.clock.Elapsed()) // nobody sees the lock before the renewal has proved it

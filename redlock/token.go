@@ -21,6 +21,17 @@ const (
 // maxOwner bounds the owner label, in bytes: it travels with every command.
 const maxOwner = 128
 
+// maxToken bounds the tokens that are not of our making, in bytes: ours are
+// shorter, those of other libraries, too.
+const maxToken = 256
+
+func checkToken(token string) error {
+	if token == "" || len(token) > maxToken {
+		return refuse("token of %d bytes: want 1 to %d", len(token), maxToken)
+	}
+	return nil
+}
+
 func newToken(owner string) string {
 	var random [tokenBytes]byte
 	_, _ = rand.Read(random[:]) // never fails: it ends the program instead

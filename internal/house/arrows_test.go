@@ -18,8 +18,9 @@ func TestArrowsPointDownward(t *testing.T) {
 		"clock":            nil,
 		"internal/quorum":  nil,
 		"internal/scripts": nil,
+		"internal/foreign": nil,
 		"pool":             {"clock", "internal/scripts"},
-		"redlock":          {"pool", "clock", "internal/scripts", "internal/quorum"},
+		"redlock":          {"pool", "clock", "internal/scripts", "internal/quorum", "internal/foreign"},
 	} {
 		t.Run(pkg, func(t *testing.T) {
 			sources(t, pkg)

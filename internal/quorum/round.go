@@ -115,14 +115,15 @@ func (r *Round[R]) abandon() bool {
 	return true
 }
 
-// Complete returns a channel that is closed once every node has voted. It may
-// be called once.
+// Complete returns a channel that is closed once every node has voted.
 func (r *Round[R]) Complete() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.complete = make(chan struct{})
-	if r.tally.Outstanding() == 0 {
-		close(r.complete)
+	if r.complete == nil {
+		r.complete = make(chan struct{})
+		if r.tally.Outstanding() == 0 {
+			close(r.complete)
+		}
 	}
 	return r.complete
 }

@@ -1,0 +1,35 @@
+// Package foreign is the door by which the compat packages of this module get
+// from package redlock what other libraries do and its own users have no need
+// of. Users cannot open it: some of this is safe only with care.
+//
+// The functions are set by package redlock. What they return is one of its
+// options, whose types this package, below it, cannot name.
+package foreign
+
+// Ways are how another library goes about a lock. The zero value is ours.
+type Ways struct {
+	// Token draws the token of an attempt. It must never return one twice, nor
+	// one that anybody else has: a node grants a key to the token that it
+	// holds, and what an attempt left behind is undone by its token, at any
+	// later time.
+	Token func() (string, error)
+	// Thorough makes an operation whose outcome is certain wait for the nodes
+	// that have not answered, for a moment that a node that hangs can cost.
+	Thorough bool
+	// Shuffle makes an attempt ask the nodes from a random one on.
+	Shuffle bool
+}
+
+var (
+	// Locking returns a redlock.LockOption.
+	Locking func(Ways) any
+	// AnyNumber returns a redlock.Option that allows an even number of nodes.
+	// A quorum is a majority then, too, and survives no more failures than with
+	// one node less.
+	AnyNumber func() any
+	// Refused reports whether the cause in a redlock.NodeError is that the
+	// node's vote was no.
+	Refused func(error) bool
+	// Unheard reports whether it is that the node was not waited for.
+	Unheard func(error) bool
+)
