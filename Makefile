@@ -119,6 +119,11 @@ bench-go: check-go ## run the Go benchmarks of every module
 bench-smoke: check-go ## run every benchmark once, to see that it still works; the figures mean nothing
 	@$(call each_module,bench-smoke,go test -run '^$$' -bench . -benchtime 1x $(BENCHFLAGS) ./...)
 
+.PHONY: api
+api: check-go ## write down what the public packages export, in internal/api/api.txt, after a change that is meant
+	go test ./internal/api -count=1 -run '^TestWhatIsExportedIsWhatWasMeantToBe$$' -update
+	@git --no-pager diff --stat -- internal/api/api.txt
+
 .PHONY: cover
 cover: check-go ## measure the coverage of the root module, in coverage.out
 	go test -coverprofile=coverage.out -coverpkg=./... $(TESTFLAGS) ./...

@@ -16,6 +16,7 @@ import "time"
 // not agree with any other clock: only differences between two of its own
 // readings are used.
 type Clock interface {
+	// Elapsed returns the time that has passed.
 	Elapsed() time.Duration
 	// Now returns the wall clock. It only makes fencing numbers start high
 	// where their counters are new; no safety rests on it.

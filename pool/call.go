@@ -9,6 +9,7 @@ import (
 // A Call is one script call to one node. It may be started once; until it is
 // delivered it belongs to the pool.
 type Call struct {
+	// Script is what is sent.
 	Script *scripts.Call
 	// To gets the result, under the number Node.
 	To   Receiver

@@ -192,7 +192,7 @@ func (p *Pool) Identity() *Identity { return p.identity.Load() }
 
 // Stat is a snapshot of a pool.
 type Stat struct {
-	State    State
+	State    State // of the node
 	Cause    error // of a suspect node
 	Waiting  int   // calls not sent yet
 	InFlight int   // calls sent and not answered

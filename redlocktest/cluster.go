@@ -10,7 +10,7 @@ import (
 // interface of this package so that a program that uses [New] does not link
 // the testing package.
 type TB interface {
-	Helper()
+	Helper() // all three as in testing.TB
 	Cleanup(func())
 	Fatalf(format string, args ...any)
 }

@@ -4,6 +4,7 @@ import "time"
 
 // Option changes a mutex that is being made.
 type Option interface {
+	// Apply changes the mutex.
 	Apply(m *Mutex)
 }
 

@@ -19,7 +19,7 @@ import (
 
 // Pool is what is needed of a redigo pool; [redis.Pool] is one.
 type Pool interface {
-	Get() redis.Conn
+	Get() redis.Conn // an error shows in the use of the connection
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
