@@ -38,6 +38,9 @@ func (l *Locker) Resume(ctx context.Context, names []string, token string, opts 
 	k.mu.Unlock()
 	r.send()
 	if err := r.wait(ctx); err != nil {
+		// The renewal may still come to a quorum, but it must not refill a node
+		// then: whoever holds the lock may have released it meanwhile.
+		k.unwanted.Store(true)
 		return nil, err
 	}
 	if t.fencing {

@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/go-redlock/redlock"
+	"github.com/redquorum/go-redlock/redlocktest"
 )
 
 func TestAnotherProcessResumesAHeldLock(t *testing.T) {
@@ -97,5 +99,25 @@ func TestTokensThatMakeNoSenseAreRefused(t *testing.T) {
 			_, err := l.Resume(t.Context(), []string{job}, token)
 			requireOutcome(t, err, redlock.ErrConfig)
 		}
+	})
+}
+
+// The renewal of a Resume that was cancelled may still come to a quorum. By then
+// the holder may have released the lock, and nothing must come back.
+func TestAResumeThatWasCancelledRefillsNothing(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		k, other := acquired(t, newLocker(t, c), job), newLocker(t, c)
+		synctest.Wait()
+		c.Node(2).Delete(job)
+		each(c, []int{0, 1}, func(n *redlocktest.Node) { n.SetReplyDelay(100 * time.Millisecond) })
+
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := other.Resume(ctx, []string{job}, k.Token())
+		requireOutcome(t, err, context.DeadlineExceeded)
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(time.Second) // the replies to both have arrived
+		requireFree(t, c, job)
 	})
 }
