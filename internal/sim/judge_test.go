@@ -23,7 +23,7 @@ type judge struct {
 	highest  map[string]uint64
 	refusals map[[2]int]time.Time // the last one, by node and client
 	silenced map[onNode]bool      // a release has been written
-	shared   map[string]bool      // tokens that another Lock may be held under
+	shared   map[string]bool      // tokens of locks that were handed on
 	forgot   []map[string]memory  // by node and key: what it held last when it forgot
 }
 
@@ -108,6 +108,9 @@ func (w *world) acquired(h *holder, k *redlock.Lock, err error, replaces *holder
 	if err != nil {
 		w.log(p.String(), "%s %v: %v", c.how, c.names, outcome{err})
 		w.refusal(p, err, c)
+		if replaces != nil {
+			w.notResumed(replaces, err)
+		}
 		return nil
 	}
 	h.Lock = k
@@ -120,6 +123,7 @@ func (w *world) acquired(h *holder, k *redlock.Lock, err error, replaces *holder
 	}
 	if replaces != nil {
 		w.counts["resumed"]++
+		w.shared[k.Token()] = true
 		replaces.released = true // whoever held it must not use it any more
 		w.valid = slices.DeleteFunc(w.valid, func(other *holder) bool { return other == replaces })
 		w.holders = slices.DeleteFunc(w.holders, func(other *holder) bool { return other == replaces })
@@ -141,6 +145,19 @@ func (w *world) acquired(h *holder, k *redlock.Lock, err error, replaces *holder
 	w.mu.Unlock()
 	w.look()
 	return h
+}
+
+// notResumed notes that a lock was to be handed on and was not. If only its
+// number could not be drawn, nodes may have got the keys that its holder never
+// asked.
+func (w *world) notResumed(h *holder, err error) {
+	var failed *redlock.QuorumError
+	if errors.As(err, &failed) && failed.Op == "renew" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.shared[h.Token()] = w.shared[h.Token()] || w.fencing
 }
 
 // refusal judges why an acquisition failed.
@@ -195,13 +212,6 @@ func (w *world) lostTruly(h *holder, err error, until time.Time) {
 	if errors.Is(err, redlock.ErrLost) && time.Now().Before(until) && !w.forgets && !h.bounded {
 		w.violated("%s was told that %v is lost, though it was valid for %v: %v", h.process, h.Names(), time.Until(until), err)
 	}
-}
-
-// share notes that a lock is about to be handed on.
-func (w *world) share(token string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.shared[token] = true
 }
 
 // released judges that all is over for the holder of a lock that was released.

@@ -235,7 +235,7 @@ func (p *process) use(r *rand.Rand, h *holder) {
 	}
 	for range r.IntN(4) {
 		time.Sleep(between(r, 0, 25*time.Millisecond))
-		if r.IntN(3) > 0 || h.renewed || p.long {
+		if r.IntN(3) > 0 || h.renewed {
 			p.renew(r, h)
 		} else if again := p.resume(r, h); again != nil {
 			h = again
@@ -284,7 +284,6 @@ func (p *process) resume(r *rand.Rand, h *holder) *holder {
 	ctx := p.caller(r)
 	again := &holder{process: other, ttl: pick(r, p.ttls())}
 	before := p.begin(other, "Resume", h.Names())
-	p.share(h.Token())
 	k, err := other.locker.Resume(ctx, h.Names(), h.Token(), redlock.WithTTL(again.ttl))
 	ctx.over(other, "Resume")
 	return p.acquired(again, k, err, h, before)
