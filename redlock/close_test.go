@@ -66,6 +66,25 @@ func TestCloseIsIdempotentAndMayBeCalledByMany(t *testing.T) {
 	})
 }
 
+// Time goes on in a bubble while several wait for one Close.
+func TestCloseThatTakesAWhileMayBeCalledByMany(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		k := acquired(t, l, job)
+		each(c, upTo(3), (*redlocktest.Node).Hang)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.Error(t, k.Release(ctx)) // which Close will wait for
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { require.NoError(t, l.Close()) })
+		}
+		require.Positive(t, took(wg.Wait))
+		each(c, upTo(3), (*redlocktest.Node).Resume)
+	})
+}
+
 func TestCloseOfALockerThatWasNeverUsed(t *testing.T) {
 	synctest.Test(parallel(t), func(t *testing.T) {
 		l := coldLocker(t, newCluster(t, 3))

@@ -39,8 +39,8 @@ type Locker struct {
 	twins    twins
 
 	closing chan struct{} // closed by Close
-	once    sync.Once
-	failed  error // what Close returned
+	shut    chan struct{} // closed when Close is done
+	failed  error         // what Close returned
 
 	mu     sync.RWMutex // guards closed, and so that nothing begins after it
 	closed bool
@@ -99,7 +99,7 @@ func NewWithPools(pools []*pool.Pool, opts ...Option) (*Locker, error) {
 }
 
 func newLocker(opts []Option) (*Locker, error) {
-	l := &Locker{config: defaults(), closing: make(chan struct{})}
+	l := &Locker{config: defaults(), closing: make(chan struct{}), shut: make(chan struct{})}
 	for i, o := range opts {
 		if o == nil {
 			return nil, refuse("option %d is nil", i+1)
@@ -306,26 +306,35 @@ func (l *Locker) isClosed() bool {
 // It does not release locks that are held: their keys end with their TTL,
 // nothing renews them any more, and their Done channel closes at the deadline.
 func (l *Locker) Close() error {
-	l.once.Do(func() {
-		l.mu.Lock()
-		l.closed = true
-		l.mu.Unlock()
+	l.mu.Lock()
+	first := !l.closed
+	l.closed = true
+	l.mu.Unlock()
+	if first {
 		close(l.closing)
-		l.calls.Wait()
-		l.watch.wait()
-		l.reclaims.close(2 * l.timeout)
-		if !l.ownPools {
-			return
-		}
-		var all *multierror.Error
-		for _, p := range l.pools {
-			if err := p.Close(); err != nil {
-				all = multierror.Append(all, &NodeError{Op: "close", Addr: p.Name(), Err: err})
-			}
-		}
-		if err := inline(all); err != nil {
-			l.failed = errors.New("redlock: " + err.Error())
-		}
-	})
+		l.failed = l.finish()
+		close(l.shut)
+	}
+	<-l.shut // not a sync.Once: time would stand still in a bubble where two wait for it
 	return l.failed
+}
+
+// finish waits for all that is under way, and closes the connections.
+func (l *Locker) finish() error {
+	l.calls.Wait()
+	l.watch.wait()
+	l.reclaims.close(2 * l.timeout)
+	if !l.ownPools {
+		return nil
+	}
+	var all *multierror.Error
+	for _, p := range l.pools {
+		if err := p.Close(); err != nil {
+			all = multierror.Append(all, &NodeError{Op: "close", Addr: p.Name(), Err: err})
+		}
+	}
+	if err := inline(all); err != nil {
+		return errors.New("redlock: " + err.Error())
+	}
+	return nil
 }

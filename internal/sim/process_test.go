@@ -303,12 +303,10 @@ func (p *process) release(seed uint64, h *holder, watched context.Context) {
 	p.released(h, err, watched)
 }
 
-// close closes the Locker, and judges that it is over then. A second call at the
-// same time would wait for a mutex, and so stop the time of the bubble.
+// close closes the Locker, and judges that it is over then. Both workers may do
+// so at once.
 func (p *process) close() {
-	if p.closed.Swap(true) {
-		return
-	}
+	p.closed.Store(true)
 	p.log(p.String(), "Close")
 	began := time.Now()
 	err := p.locker.Close()
