@@ -359,7 +359,7 @@ func (n *Node) answerLocked(c *conn, out []byte, command []string) []byte {
 	case command[0] == "SCRIPT" && len(command) == 3:
 		for _, script := range scripts.All() {
 			if command[2] == script.Source() {
-				return bulk(out, hashOf(script))
+				return bulk(out, hashes[script.Index()])
 			}
 		}
 	case command[0] == "INFO":
@@ -396,7 +396,7 @@ func scriptCall(command []string) (script *scripts.Script, keys, args []string) 
 		return nil, nil, nil
 	}
 	for _, script := range scripts.All() {
-		if command[1] == hashOf(script) {
+		if command[1] == hashes[script.Index()] {
 			rest := command[2:]
 			numKeys := int(integer(rest[0]))
 			return script, rest[1 : 1+numKeys], rest[1+numKeys:]
@@ -442,8 +442,13 @@ func (n *Node) announceLocked(channel, message string) {
 	}
 }
 
-// hashOf makes up a hash. Redis computes another, but that is its affair.
-func hashOf(script *scripts.Script) string { return "hash of " + script.Name() }
+// hashes are made up. Redis computes others, but that is its affair.
+var hashes = func() (hashes [scripts.Count]string) {
+	for _, script := range scripts.All() {
+		hashes[script.Index()] = "hash of " + script.Name()
+	}
+	return hashes
+}()
 
 func bulk(out []byte, s string) []byte {
 	out = strconv.AppendInt(append(out, '$'), int64(len(s)), 10)
