@@ -99,6 +99,7 @@ func (p *Pool) connected(l *link, err error) bool {
 		first := !p.missed
 		p.missed = true
 		p.mu.Unlock()
+		p.report()
 		deliver(never, Result{Err: suspectError(err)})
 		if first {
 			p.logger.Warn("node cannot be reached", "node", p.name, "error", err)
@@ -108,6 +109,7 @@ func (p *Pool) connected(l *link, err error) bool {
 	back := p.missed
 	p.missed = false
 	p.state, p.cause, p.link, p.last = Up, nil, l, l
+	p.noteLocked(nil)
 	p.identifyLocked(l)
 	p.connects++
 	l.since = p.clock.Elapsed()
@@ -116,6 +118,7 @@ func (p *Pool) connected(l *link, err error) bool {
 	p.wg.Go(func() { p.read(l) })
 	writer := p.appointLocked()
 	p.mu.Unlock()
+	p.report()
 	if back {
 		p.logger.Info("node is back", "node", p.name)
 	}
@@ -129,6 +132,7 @@ func (p *Pool) connected(l *link, err error) bool {
 // never be sent. Somebody must be connecting, or be made to.
 func (p *Pool) suspectLocked(cause error) (never []*Call) {
 	p.state, p.cause = Suspect, cause
+	p.noteLocked(cause)
 	return p.waiting.take()
 }
 
@@ -160,6 +164,9 @@ func (p *Pool) identifyLocked(l *link) {
 func (p *Pool) quarantineLocked(end time.Duration) {
 	if !p.quarantined || end > p.grants {
 		p.quarantined, p.grants = true, end
+		if p.monitor != nil {
+			p.changes.queue = append(p.changes.queue, Change{Kind: Quarantined, For: end - p.clock.Elapsed()})
+		}
 	}
 }
 
@@ -206,6 +213,7 @@ func (p *Pool) breakLocked(l *link, cause error) rupture {
 // repair delivers the results of what a link that ended leaves behind, and
 // goes about the next.
 func (p *Pool) repair(r rupture) {
+	p.report()
 	r.link.cut()
 	r.link.deliverLeft()
 	deliver(r.never, Result{Err: suspectError(r.cause)})

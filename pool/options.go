@@ -32,6 +32,7 @@ type settings struct {
 	redigo  []redis.DialOption
 	guard   time.Duration
 	logger  *slog.Logger
+	monitor func(Change)
 	dialled bool // an option about dialling was given
 }
 

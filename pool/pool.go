@@ -69,6 +69,8 @@ type Pool struct {
 	connects int
 	missed   bool // the last attempt to connect has failed
 
+	changes changes // for the monitor
+
 	answers   uint32        // counted to measure some
 	roundTrip time.Duration // of a call, smoothed; 0: not known
 
@@ -360,6 +362,7 @@ func (p *Pool) bark() {
 		// make it goes on, as the probe.
 		never := p.suspectLocked(errConnectTimeout)
 		p.mu.Unlock()
+		p.report()
 		deliver(never, Result{Err: suspectError(errConnectTimeout)})
 	}
 }

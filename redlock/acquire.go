@@ -44,6 +44,7 @@ func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, e
 	if failed == nil {
 		failed = k.usable(ctx, p)
 	}
+	p.told(failed)
 	if failed == nil {
 		k.keep()
 		return k, nil

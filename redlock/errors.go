@@ -196,6 +196,7 @@ func quorumError[R any](p *poll[R]) *QuorumError {
 // lossError says why a lock ended before it was released.
 type lossError struct {
 	names  []string
+	kind   LossReason
 	reason string
 	cause  error // the renewal that found out; nil if the time was up
 }

@@ -33,6 +33,9 @@ type Lock struct {
 	renewal   *renewal      // under way
 	sent      chan struct{} // closed when the last renewal has been sent
 	releasing *release      // begun by the first Release
+	handed    bool          // a caller has the lock, and an observer was told so
+
+	telling sync.WaitGroup // calls of the observer about this lock; added to with mu held
 }
 
 // follower is a context that ends with the lock.
@@ -181,6 +184,8 @@ type ending struct {
 	lock      *Lock
 	why       error
 	followers map[*follower]struct{}
+	held      time.Duration
+	observed  bool
 }
 
 // tell tells everybody who wants to know. A nil ending has nothing to tell.
@@ -190,6 +195,9 @@ func (e *ending) tell() {
 	}
 	for f := range e.followers {
 		f.cancel(e.why)
+	}
+	if e.observed {
+		e.observe()
 	}
 	if errors.Is(e.why, ErrLost) {
 		e.lock.locker.logger.Warn("lock lost", "names", e.lock.names, "owner", e.lock.Owner(), "reason", e.why)
@@ -201,11 +209,11 @@ func (k *Lock) expireLocked() *ending {
 	if k.ended != nil || k.leftLocked() > 0 {
 		return nil
 	}
-	reason := "expired"
+	kind, reason := LossExpired, "expired"
 	if most := k.config.maxHold; most > 0 && k.deadline == k.acquired+most {
-		reason = "held for the maximum of " + most.String()
+		kind, reason = LossMaxHold, "held for the maximum of "+most.String()
 	}
-	return k.endLocked(&lossError{names: k.names, reason: reason})
+	return k.endLocked(&lossError{names: k.names, kind: kind, reason: reason})
 }
 
 // endLocked ends the lock for good.
@@ -218,7 +226,11 @@ func (k *Lock) endLocked(why error) *ending {
 		k.timer.Stop()
 		k.locker.watch.remove(k)
 	}
-	end := &ending{k, why, k.followers}
+	end := &ending{lock: k, why: why, followers: k.followers}
+	if k.handed && why != ErrReleased { //nolint:errorlint // it is one of ours
+		end.held = k.locker.clock.Elapsed() - k.acquired
+		end.observed = k.tellsLocked()
+	}
 	k.followers = nil
 	return end
 }

@@ -37,6 +37,7 @@ type Locker struct {
 	watch    watch
 	counted  counts
 	twins    twins
+	witness  witness
 
 	closing chan struct{} // closed by Close
 	shut    chan struct{} // closed when Close is done
@@ -63,7 +64,7 @@ func New(addrs []string, opts ...Option) (*Locker, error) {
 	}
 	l.ownPools = true
 	for _, addr := range addrs {
-		p, err := pool.New(addr, append(slices.Clone(l.config.pools), pool.WithClock(l.clock), pool.WithLogger(l.logger))...)
+		p, err := l.newPool(addr)
 		if err != nil {
 			return nil, refuse("node %d: %v", len(l.pools)+1, err)
 		}
@@ -73,6 +74,18 @@ func New(addrs []string, opts ...Option) (*Locker, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+func (l *Locker) newPool(addr string) (*pool.Pool, error) {
+	options := append(slices.Clone(l.config.pools), pool.WithClock(l.clock), pool.WithLogger(l.logger))
+	if l.witness.on() {
+		node := addr
+		if a, err := pool.ParseAddress(addr); err == nil {
+			node = a.String() // without secrets; what is wrong with it New will say
+		}
+		options = append(options, pool.WithMonitor(l.witness.monitor(node)))
+	}
+	return pool.New(addr, options...)
 }
 
 // NewWithPools returns a Locker on nodes that the caller has set up, one pool
@@ -109,7 +122,7 @@ func newLocker(opts []Option) (*Locker, error) {
 	if len(l.keyPrefix) >= maxKey {
 		l.refuse("WithKeyPrefix(%.20q…): %d bytes leave no room for a name in a key of %d", l.keyPrefix, len(l.keyPrefix), maxKey)
 	}
-	l.reclaims.locker, l.watch.locker = l, l
+	l.reclaims.locker, l.watch.locker, l.witness.observer = l, l, l.observer
 	if err := l.validate(); err != nil {
 		return nil, err
 	}
@@ -199,22 +212,20 @@ func (l *Locker) lock(ctx context.Context, names []string, opts []LockOption, wa
 	if err := l.twins.check(l.pools); err != nil {
 		return nil, err
 	}
+	began := l.witness.clock(l)
 	var k *Lock
 	if wait {
 		k, err = l.persist(ctx, t)
 	} else {
 		k, err = l.attempt(ctx, t, together)
 	}
-	if err != nil {
-		return nil, err
+	if err == nil {
+		// Once more: the first lock may have opened the connections.
+		if err = l.twins.check(l.pools); err != nil {
+			_ = k.Release(ctx) // which of the nodes did is of no interest
+		}
 	}
-	// Once more: the first lock may have opened the connections.
-	if err := l.twins.check(l.pools); err != nil {
-		_ = k.Release(ctx) // which of the nodes did is of no interest
-		return nil, err
-	}
-	k.announce(toldAcquired) //nolint:contextcheck // nobody waits for it
-	return k, nil
+	return l.handOut(k, t.names, began, err) //nolint:contextcheck // nobody waits for announcements
 }
 
 // begin begins a method, unless there is a reason to send nothing. If it
@@ -324,6 +335,7 @@ func (l *Locker) finish() error {
 	l.calls.Wait()
 	l.watch.wait()
 	l.reclaims.close(2 * l.timeout)
+	l.witness.close()
 	if !l.ownPools {
 		return nil
 	}

@@ -30,6 +30,7 @@ type config struct {
 	clock     clock.Clock
 	logger    *slog.Logger
 	events    bool
+	observer  Observer
 	pools     []pool.Option
 	dialling  string // the name of an option about dialling that was given
 	refused   *multierror.Error
@@ -263,6 +264,20 @@ func WithLogger(logger *slog.Logger) Option {
 			return
 		}
 		c.logger = logger
+	})
+}
+
+// WithObserver sets who is told what the Locker does, event by event, for metrics
+// and tracing. Default nobody; then no event is made. After Close has returned
+// nothing is told, and after a lock's Release has returned nothing about that
+// lock, but for the release itself where the context ended the waiting.
+func WithObserver(o Observer) Option {
+	return option(func(c *config) {
+		if o == nil {
+			c.refuse("WithObserver(nil): no observer")
+			return
+		}
+		c.observer = o
 	})
 }
 

@@ -45,6 +45,7 @@ type poll[R any] struct {
 	began  time.Duration
 	round  quorum.Round[R]
 	calls  []pool.Call
+	took   []atomic.Int64 // until each node voted; nil unless somebody observes
 	// heard, if set, sees each node's result before the round does.
 	heard func(node int, result pool.Result, vote quorum.Vote)
 }
@@ -63,6 +64,9 @@ func (p *poll[R]) sendFrom(first int) {
 func (p *poll[R]) begin() {
 	p.began = p.locker.clock.Elapsed()
 	p.calls = make([]pool.Call, len(p.locker.pools))
+	if p.locker.witness.on() {
+		p.took = make([]atomic.Int64, len(p.calls))
+	}
 }
 
 func (p *poll[R]) ask(node int) {
@@ -79,6 +83,9 @@ func (p *poll[R]) Deliver(node int, result pool.Result) {
 		ballot.Vote = quorum.Unknown
 	case result.Err == nil:
 		ballot.Vote, ballot.Reply, ballot.Err = p.read(result.Reply)
+	}
+	if p.took != nil {
+		p.took[node].Store(int64(p.elapsed()))
 	}
 	if p.heard != nil {
 		p.heard(node, result, ballot.Vote)

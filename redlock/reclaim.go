@@ -158,8 +158,12 @@ func (o *leftover) Deliver(node int, result pool.Result) {
 	if o.heard == 0 && result.Sent == pool.Answered {
 		o.heard = now
 	}
-	if o.undone(node, result) || now > o.deadline() {
+	undone := o.undone(node, result)
+	if undone || now > o.deadline() {
 		o.reclaims.remove(o)
+		if l := o.reclaims.locker; l.witness.on() {
+			l.witness.tell(Reclaimed{Node: l.pools[node].Name(), Took: max(now-o.began, 0), Undone: undone})
+		}
 		return
 	}
 	o.reclaims.again(o)

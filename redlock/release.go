@@ -44,6 +44,7 @@ func (k *Lock) Release(ctx context.Context) error {
 	sent := k.sent
 	k.mu.Unlock()
 	end.tell()
+	defer k.telling.Wait() // of what happened before
 
 	if first {
 		if sent != nil {
@@ -69,6 +70,10 @@ type release struct {
 	rest time.Duration // what is left of the minimum hold
 	lost error         // why the lock had ended before
 	err  error         // set before the round's Wait returns
+
+	// For the observer, if told is set: the lock when Release was called.
+	told       bool
+	held, left time.Duration
 }
 
 func (k *Lock) newReleaseLocked() *release {
@@ -85,6 +90,12 @@ func (k *Lock) newReleaseLocked() *release {
 		if rest := k.acquired + k.config.minHold - k.locker.clock.Elapsed(); rest > 0 {
 			r.rest = rest
 			r.script = scripts.Linger(k.keys, k.token, rest)
+		}
+	}
+	if k.handed {
+		r.told, r.held = true, k.locker.clock.Elapsed()-k.acquired
+		if k.ended == nil {
+			r.left = max(k.leftLocked(), 0)
 		}
 	}
 	r.heard = r.reclaim
@@ -134,5 +145,8 @@ func (r *release) settled(verdict quorum.Verdict, tally quorum.Tally) {
 		failed := quorumError(&r.poll)
 		failed.outcome = ErrNoQuorum
 		r.err = failed
+	}
+	if r.told {
+		r.locker.witness.tell(Released{Names: r.names, Held: r.held, Validity: r.left, Took: r.elapsed(), Votes: r.votes(), Err: r.err})
 	}
 }

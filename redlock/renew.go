@@ -133,7 +133,8 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 	case tally.Denied():
 		failed := quorumError(&r.poll)
 		failed.outcome = ErrLost
-		end = k.endLocked(&lossError{names: k.names, reason: r.reason(), cause: failed})
+		kind := r.reason()
+		end = k.endLocked(&lossError{names: k.names, kind: kind, reason: string(kind), cause: failed})
 		r.err = k.ended
 	default:
 		// Nothing is known to be lost: the deadline stands, and until then
@@ -145,7 +146,15 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 	}
 	k.armLocked()
 	err := k.ended
+	observed, left := k.tellsLocked(), time.Duration(0)
+	if err == nil {
+		left = max(k.leftLocked(), 0)
+	}
 	k.mu.Unlock()
+	if observed {
+		k.locker.witness.tell(Renewed{Names: k.names, Took: r.elapsed(), Validity: left, Votes: r.votes(), Err: r.err})
+		k.telling.Done()
+	}
 	end.tell()
 	if err == nil && verdict == quorum.Won {
 		k.announce(toldRenewed)
@@ -156,13 +165,13 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 }
 
 // reason says what a majority of refusals amounts to.
-func (r *renewal) reason() string {
+func (r *renewal) reason() LossReason {
 	for _, ballot := range r.round.Ballots() {
 		if ballot.Vote == quorum.Refused && ballot.Reply == scripts.Others {
-			return "stolen"
+			return LossStolen
 		}
 	}
-	return "deleted"
+	return LossDeleted
 }
 
 // straggler is a vote that came after the verdict.

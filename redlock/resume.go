@@ -31,6 +31,12 @@ func (l *Locker) Resume(ctx context.Context, names []string, token string, opts 
 	if err := checkToken(token); err != nil {
 		return nil, err
 	}
+	began := l.witness.clock(l)
+	k, err := l.takeOver(ctx, t, token)
+	return l.handOut(k, t.names, began, err) //nolint:contextcheck // nobody waits for announcements
+}
+
+func (l *Locker) takeOver(ctx context.Context, t *target, token string) (*Lock, error) {
 	k := l.newLock(t, token)
 	k.hold(l.clock.Elapsed()) // nobody sees the lock before the renewal has proved it
 	k.mu.Lock()
