@@ -10,10 +10,11 @@
 -- connection, which others use.
 
 local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
-local reply = {page[1]}
+local reply, bytes = {page[1]}, 0
 for _, key in ipairs(page[2]) do
   if #key <= 1024 and string.sub(key, 1, 8) ~= 'redlock:' then
-    if #reply > 512 then return redis.error_reply('ERR page of the listing is too large') end
+    bytes = bytes + #key
+    if #reply == 4000 or bytes > 500000 then return redis.error_reply('ERR page of the listing is too large') end
     reply[#reply + 1] = key
   end
 end
