@@ -62,6 +62,13 @@
 // unreachable. If you need more than this, you need a consensus store, and
 // still fencing.
 //
+// # Looking after locks
+//
+// [Locker.Inspect], [Locker.List] and [Locker.Watch] show who holds what, and
+// what becomes of it; [Locker.Break] takes a lock from a holder that is dead;
+// [Locker.Check] says whether the nodes are fit for locks. [WithObserver] and
+// [WithLogger] tell what the Locker itself does.
+//
 // # Errors
 //
 // Outcomes are sentinels to be tested with errors.Is: [ErrTaken],

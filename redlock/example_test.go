@@ -181,3 +181,45 @@ func ExampleWithFencing() {
 	// written: by the next holder
 	// refused: by the slow one
 }
+
+func ExampleLocker_List() {
+	locker, stop := newExample(redlock.WithOwner("worker 7"))
+	defer stop()
+	ctx := context.Background()
+
+	for _, name := range []string{"order:1", "order:2", "invoices"} {
+		if _, err := locker.Acquire(ctx, name); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	for status, err := range locker.List(ctx, "order:*") {
+		if err != nil {
+			fmt.Println(err) // one node; the others go on
+			continue
+		}
+		fmt.Println(status.Name, "is", status.State, "by", status.Owner)
+	}
+	// Unordered output:
+	// order:1 is held by worker 7
+	// order:2 is held by worker 7
+}
+
+func ExampleLocker_Check() {
+	locker, stop := newExample(redlock.WithRestartGuard(time.Minute))
+	defer stop()
+
+	report, err := locker.Check(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, finding := range report.Findings {
+		if finding.Level == redlock.LevelWarning && finding.What == "uptime" {
+			fmt.Println("a node has just started, and grants nothing yet")
+			break
+		}
+	}
+	// Output:
+	// a node has just started, and grants nothing yet
+}

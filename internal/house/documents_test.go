@@ -30,7 +30,7 @@ func TestTheTestsThatTheDocumentsNameExist(t *testing.T) {
 
 	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w+)`")
 	found := 0
-	for _, name := range []string{"docs/guarantees.md", "docs/design.md", "README.md", "CONTRIBUTING.md"} {
+	for _, name := range []string{"docs/guarantees.md", "docs/design.md", "docs/operations.md", "README.md", "CONTRIBUTING.md"} {
 		text, err := os.ReadFile(filepath.Join(root(t), filepath.FromSlash(name)))
 		require.NoError(t, err)
 		for _, match := range named.FindAllStringSubmatch(string(text), -1) {
