@@ -1,0 +1,74 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+)
+
+// Mutex is a [sync.Locker], for code that wants one and cannot be changed. Where
+// you can choose, use [Locker.Do]: a sync.Locker can neither say that there is
+// no lock, nor that it was lost, nor be told to stop waiting.
+//
+//   - Lock waits for as long as it takes, through outages too: a program hangs
+//     for as long as a majority of nodes is down.
+//   - It panics where waiting is no use: when the Locker has been closed, the
+//     name or an option makes no sense, or a majority of nodes refuses for good,
+//     as for a wrong password.
+//   - The lock is renewed in the background while it is held, and can be lost
+//     all the same. What runs under it is not told. Unlock then panics, for
+//     others may have been at it meanwhile, and nobody would know.
+//   - It is no faster than the network, and not reentrant.
+//
+// The value of a panic is an error: [ErrClosed], [ErrConfig], [ErrNoQuorum] or
+// [ErrLost].
+//
+// It is safe for concurrent use; goroutines that lock the same Mutex exclude
+// each other. As with a [sync.Mutex], one may lock it and another unlock it.
+type Mutex struct {
+	locker *Locker
+	name   string
+	opts   []LockOption
+
+	mu   sync.Mutex // guards what follows
+	held *Lock
+}
+
+var _ sync.Locker = (*Mutex)(nil)
+
+// Mutex returns a [Mutex] on name. Options are those of Acquire; WithAutoRenew is
+// on unless they say otherwise, and WithMaxHold bounds for how long a goroutine
+// that hangs keeps all others out.
+func (l *Locker) Mutex(name string, opts ...LockOption) *Mutex {
+	waiting := []LockOption{WithAutoRenew(true), WithOutageTolerance(math.MaxInt64)}
+	return &Mutex{locker: l, name: name, opts: append(waiting, opts...)}
+}
+
+// Lock waits until the lock is held. See [Mutex] for when it panics.
+func (m *Mutex) Lock() {
+	k, err := m.locker.Acquire(context.Background(), m.name, m.opts...)
+	if err != nil {
+		panic(err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = k
+}
+
+// Unlock releases the lock. It panics if the lock was lost before, or is not
+// held.
+func (m *Mutex) Unlock() {
+	m.mu.Lock()
+	k := m.held
+	m.held = nil
+	m.mu.Unlock()
+	if k == nil {
+		panic("redlock: unlock of a Mutex that is not locked")
+	}
+	// A release that could not be confirmed is no matter: nobody else had the
+	// lock, and it ends with its TTL.
+	if err := k.Release(context.Background()); errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) {
+		panic(err)
+	}
+}
