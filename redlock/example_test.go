@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redquorum/go-redlock/redlock"
@@ -222,4 +223,26 @@ func ExampleLocker_Check() {
 	}
 	// Output:
 	// a node has just started, and grants nothing yet
+}
+
+// Code that wants a sync.Locker and cannot be changed gets one. Read what it
+// cannot do before.
+func ExampleLocker_Mutex() {
+	locker, stop := newExample()
+	defer stop()
+
+	count := func(mu sync.Locker, of *int) {
+		mu.Lock()
+		defer mu.Unlock()
+		*of++
+	}
+	invoices := 0
+	mu := locker.Mutex("invoices", redlock.WithMaxHold(time.Minute))
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() { count(mu, &invoices) })
+	}
+	wg.Wait()
+	fmt.Println(invoices)
+	// Output: 10
 }
