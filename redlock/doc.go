@@ -13,7 +13,8 @@
 //
 // [Locker.Do] is the recommended way: it renews the lock while the function
 // runs, tells it when the lock is lost, and releases it whatever happens.
-// [Locker.Acquire] and [Locker.TryAcquire] give the [Lock] itself.
+// [Locker.Acquire] and [Locker.TryAcquire] give the [Lock] itself, and
+// [Locker.Mutex] a sync.Locker.
 //
 // # Algorithm
 //

@@ -86,10 +86,11 @@ func (c *core) close() error {
 	return errors.Join(errs...)
 }
 
-// Close ends the Redsync, which redsync's has no method for: mutexes that wait
-// or are used later fail with [redlock.ErrClosed], and what failed attempts and
-// unlocking have left on the nodes is seen to, for a second at the most. Locks
-// that are held stay held until they expire. The redigo pools are not closed.
+// Close ends the Redsync, which redsync's has no method for: mutexes that wait,
+// or are locked, extended or unlocked later, fail with [redlock.ErrClosed], and
+// what failed attempts and unlocking have left on the nodes is seen to, for as
+// long as two node timeouts. Locks that are held stay held until they expire.
+// The redigo pools are not closed.
 //
 // A Redsync that is not used any more, nor any of its mutexes, closes itself
 // some time later.

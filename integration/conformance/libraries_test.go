@@ -17,6 +17,7 @@ import (
 	ours "github.com/redquorum/go-redlock/compat/redsync"
 	ourredis "github.com/redquorum/go-redlock/compat/redsync/redis"
 	ourredigo "github.com/redquorum/go-redlock/compat/redsync/redis/redigo"
+	"github.com/redquorum/go-redlock/pool"
 )
 
 // A mutex is that of either library.
@@ -78,7 +79,7 @@ func setNXOnExtend() option { return option{theirs.WithSetNXOnExtend(), ours.Wit
 // A library makes mutexes.
 type library func(name string, options []option) mutex
 
-// readTimeout is how long redigo waits for an answer in redsync's hands. Ours has a timeout of its own.
+// readTimeout is how long both libraries wait for an answer: redsync by redigo's timeout, ours by its own.
 const readTimeout = 5 * time.Second
 
 func redigoPools(t *testing.T, addrs []string) []*redigolib.Pool {
@@ -115,7 +116,7 @@ func newOurs(t *testing.T, addrs []string) library {
 	t.Helper()
 	var pools []ourredis.Pool
 	for _, p := range redigoPools(t, addrs) {
-		pools = append(pools, ourredigo.NewPool(p))
+		pools = append(pools, ourredigo.NewPool(p, pool.WithTimeout(readTimeout)))
 	}
 	rs := ours.New(pools...)
 	t.Cleanup(func() { assert.NoError(t, rs.Close()) })

@@ -35,19 +35,21 @@ func consume(t *testing.T, pkg string) string {
 }
 
 func TestAConsumerCompilesInThreeModulesAndUs(t *testing.T) {
-	sources(t, "redlock", "pool", "clock", "internal")
-	dir := consume(t, module+"/redlock")
-	seen := map[string]bool{}
-	for _, path := range goList(t, dir, "mod", "-f", "{{with .Module}}{{.Path}}{{end}}", ".") {
-		seen[path] = true
+	sources(t, "redlock", "pool", "clock", "internal", "compat")
+	for _, pkg := range []string{"/redlock", "/compat/redsync"} {
+		dir := consume(t, module+pkg)
+		seen := map[string]bool{}
+		for _, path := range goList(t, dir, "mod", "-f", "{{with .Module}}{{.Path}}{{end}}", ".") {
+			seen[path] = true
+		}
+		assert.Equal(t, map[string]bool{
+			"example.com/consumer":               true,
+			module:                               true,
+			"github.com/gomodule/redigo":         true,
+			"github.com/hashicorp/go-multierror": true,
+			"github.com/hashicorp/errwrap":       true, // by go-multierror
+		}, seen, pkg)
 	}
-	assert.Equal(t, map[string]bool{
-		"example.com/consumer":               true,
-		module:                               true,
-		"github.com/gomodule/redigo":         true,
-		"github.com/hashicorp/go-multierror": true,
-		"github.com/hashicorp/errwrap":       true, // by go-multierror
-	}, seen)
 }
 
 func TestAConsumerDoesNotCompileInWhatIsForTests(t *testing.T) {
