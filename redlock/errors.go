@@ -136,6 +136,7 @@ func (e *QuorumError) nodes() error {
 var (
 	errHeld    = errors.New("key is held by others")
 	errMissing = errors.New("key is gone")
+	errPassed  = errors.New("key is gone, or its counter is past the number")
 	errOther   = errors.New("key holds another token")
 	errPending = errors.New("not heard when the outcome was certain")
 )

@@ -53,7 +53,9 @@ func (k *Lock) counterTTL() time.Duration { return max(counterTTL, 2*k.ttl) }
 // If a quorum returned exactly M, its counters are M already. Otherwise a
 // second round raises them to M on a quorum of nodes that still hold the token.
 // Either way every later holder shares a node with that quorum, whose counter
-// was at least M when it voted, so that holder's number is larger.
+// was at least M when it voted, so that holder's number is larger. And since a
+// node confirms M only while its counter is not past it, of two holders whose
+// attempts overlapped not both can have got M, even where keys ended early.
 func (k *Lock) fence(ctx context.Context, p *acquisition) *QuorumError {
 	agreed := 0
 	for _, ballot := range p.round.Ballots() {
@@ -107,7 +109,7 @@ func readConfirmed(reply any) (quorum.Vote, struct{}, error) {
 	case err != nil:
 		return quorum.Failed, struct{}{}, err
 	case !confirmed:
-		return quorum.Refused, struct{}{}, errMissing
+		return quorum.Refused, struct{}{}, errPassed
 	}
 	return quorum.Granted, struct{}{}, nil
 }

@@ -205,6 +205,38 @@ func TestANumberOutlivesTheNodeThatGaveIt(t *testing.T) {
 	})
 }
 
+// The shortest history that docs/model found, with keys that vanish before
+// their TTL: two attempts overlap, each node sees one of them first, and both
+// arrive at one number. The node that both of them need for it must refuse the
+// second, though it holds the key.
+func TestOverlappingAttemptsNeverGetTheSameNumberThoughKeysVanish(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		first, second := newLocker(t, c), newLocker(t, c)
+		setCounters(c, job, ahead+1, ahead+1, ahead)
+		each(c, []int{0, 1}, func(n *redlocktest.Node) { n.SetDelay(50 * time.Millisecond) })
+		over := make(chan error)
+		go func() { // gets ahead+1 from node 2 at once
+			_, err := first.TryAcquire(t.Context(), job, redlock.WithFencing(true))
+			over <- err
+		}()
+		time.Sleep(10 * time.Millisecond) // so that node 0 has it before the next
+
+		require.True(t, c.Node(2).Delete(job))
+		c.Node(1).SetDelay(0)
+		k := acquired(t, second, job, redlock.WithFencing(true)) // from nodes 1 and 2
+		require.Equal(t, ahead+2, k.FencingToken())
+
+		require.True(t, c.Node(1).Delete(job))
+		c.Node(1).SetReplyDelay(200 * time.Millisecond)
+		// Now the first attempt gets ahead+2 from node 0, and ahead+3 from node 1
+		// without hearing of it; so it asks both to confirm ahead+2.
+		requireOutcome(t, <-over, redlock.ErrNoQuorum)
+		value, _, _ := c.Node(1).Get(fenceOf + job)
+		require.Equal(t, fmt.Sprint(ahead+3), value, "the history went another way")
+	})
+}
+
 func TestANumberThatCannotBeConfirmedIsNoLock(t *testing.T) {
 	for name, strike := range map[string]struct {
 		do   func(c *redlocktest.Cluster)

@@ -65,7 +65,8 @@ func Linger(keys []string, token string, rest time.Duration) *Call {
 	return newCall(release, keys, nil, 3).add(token, 1, ms)
 }
 
-// Confirm raises the counters to number, if all keys hold the token.
+// Confirm raises the counters to number, if all keys hold the token and no
+// counter is higher.
 func Confirm(keys []string, token string, counters []string, number int64, ttl time.Duration) *Call {
 	return newCall(confirm, keys, counters, 3).add(token, number, ttl.Milliseconds())
 }

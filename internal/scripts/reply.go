@@ -106,7 +106,7 @@ func ParseRelease(reply any, keys int) (int, error) {
 }
 
 // ParseConfirm reads the reply to [Confirm]: whether the keys hold the token
-// and the counters are high enough.
+// and the counters are the number now.
 func ParseConfirm(reply any) (bool, error) {
 	switch reply {
 	case int64(1):

@@ -263,7 +263,10 @@ func (s *Store) confirm(keys, args []string) any {
 		if failed != "" {
 			return failed
 		}
-		if last < fence {
+		switch {
+		case last > fence:
+			return int64(0)
+		case last < fence:
 			low = append(low, key)
 		}
 	}

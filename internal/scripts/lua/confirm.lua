@@ -1,9 +1,14 @@
 -- confirm: raise the fencing counters to the token's number, only if every key
--- still holds the token.
+-- still holds the token and no counter is higher.
 --
 -- KEYS  the lock keys, then as many counter keys
 -- ARGV  1 token, 2 fencing number, 3 TTL of the counters in ms
--- Reply 1 the counters are at least the number, 0 a key does not hold the token
+-- Reply 1 the counters are the number, 0 a key does not hold the token, or this
+--       node has given it a higher number
+--
+-- Higher is a vote of this node that the client has not heard. Such a node may
+-- have granted the number itself to somebody else before, and does not notice
+-- twice: if it confirmed, two holders could have the same number.
 
 local token, fence = ARGV[1], tonumber(ARGV[2])
 local n = #KEYS / 2
@@ -16,7 +21,9 @@ local low = {}
 for i = n + 1, 2 * n do
   local last = redis.call('GET', KEYS[i]) or '0'
   if not string.find(last, '^%d+$') then return redis.error_reply('ERR fencing counter is not a number') end
-  if (tonumber(last) or math.huge) < fence then low[#low + 1] = KEYS[i] end
+  last = tonumber(last) or math.huge
+  if last > fence then return 0 end
+  if last < fence then low[#low + 1] = KEYS[i] end
 end
 for _, counter in ipairs(low) do
   redis.call('SET', counter, ARGV[2], 'PX', ARGV[3])
