@@ -53,8 +53,16 @@ func (l *Locker) Check(ctx context.Context) (*Report, error) {
 	}
 	defer l.calls.Done()
 	probe := probePrefix + rand.Text()
-	all := l.examine(ctx, probe)
-	if err := l.try(ctx, probe, all); err != nil {
+	all := make([]*examinee, len(l.pools))
+	for i, p := range l.pools {
+		all[i] = &examinee{addr: p.Name()}
+	}
+	// First this: it makes the restart guard look at the nodes.
+	err := l.try(ctx, probe, all)
+	if err == nil {
+		err = l.examine(ctx, probe, all)
+	}
+	if err != nil {
 		return nil, l.cutShort("check", []string{probe}, err)
 	}
 	return l.report(all), nil
@@ -71,16 +79,14 @@ type examinee struct {
 }
 
 // examine asks all nodes at once.
-func (l *Locker) examine(ctx context.Context, probe string) []*examinee {
-	ctx, cancel := context.WithCancel(ctx)
+func (l *Locker) examine(ctx context.Context, probe string, all []*examinee) error {
+	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
-	all := make([]*examinee, len(l.pools))
 	var wg sync.WaitGroup
 	for i, p := range l.pools {
-		e := &examinee{addr: p.Name()}
-		all[i] = e
 		wg.Go(func() {
-			e.Examination, e.err = p.Examine(ctx, channelPrefix+l.keyPrefix+probe, reserved+"*")
+			e := all[i]
+			e.Examination, e.err = p.Examine(bounded, channelPrefix+l.keyPrefix+probe, reserved+"*")
 		})
 	}
 	done := make(chan struct{})
@@ -93,6 +99,10 @@ func (l *Locker) examine(ctx context.Context, probe string) []*examinee {
 	case <-l.closing:
 		cancel()
 		<-done
+		return ErrClosed
+	}
+	if ended := contextError(ctx); ended != nil {
+		return ended
 	}
 	byServer := make(map[string][]*examinee)
 	for _, e := range all {
@@ -109,7 +119,7 @@ func (l *Locker) examine(ctx context.Context, probe string) []*examinee {
 			}
 		}
 	}
-	return all
+	return nil
 }
 
 // try takes a lock on every node by itself, and gives it back.

@@ -133,7 +133,7 @@ func TestAPageThatIsTooLargeFailsInsteadOfTheConnection(t *testing.T) {
 		}
 		n = n.forTest(n.t)
 		for i := range 600 {
-			n.do("SET", n.keys(fmt.Sprint(i)+strings.Repeat("x", 900))[0], mine)
+			n.do("SET", n.keys(fmt.Sprint(i) + strings.Repeat("x", 900))[0], mine)
 		}
 		_, err := n.eval(n.conn, scripts.Scan(scripts.FirstPage, n.prefix+"*", 10))
 		require.ErrorContains(n.t, err, "page of the listing is too large")
