@@ -222,6 +222,20 @@ func TestInfoTellsWhoTheNodeIs(t *testing.T) {
 	})
 }
 
+func TestSettingsThatMatterToLocksCanBeRead(t *testing.T) {
+	each(t, 1, func(s scene) {
+		t, c := s.t, s.cluster
+		pair, err := redis.Strings(dial(t, c, 0).Do("CONFIG", "GET", "maxmemory-policy"))
+		require.NoError(t, err)
+		assert.Equal(t, []string{"maxmemory-policy", "noeviction"}, pair)
+		assert.Equal(t, "noeviction", info(t, dial(t, c, 0))["maxmemory_policy"])
+		assert.Empty(t, do(t, dial(t, c, 0), "CONFIG", "GET", "requirepass"))
+		c.Node(0).SetError("NOPERM", "CONFIG")
+		_, err = dial(t, c, 0).Do("CONFIG", "GET", "save")
+		require.ErrorContains(t, err, "NOPERM")
+	})
+}
+
 func TestUptimeAndTimeFollowTheNodesClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := redlocktest.StartPiped(t, 1)
