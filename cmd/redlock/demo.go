@@ -10,7 +10,7 @@ import (
 	"github.com/redquorum/go-redlock/cmd/redlock/internal/term"
 )
 
-func newDemo(env environ) *cli.Command {
+func newDemo(given invocation) *cli.Command {
 	return &cli.Command{
 		Name:  "demo",
 		Usage: "see a lock survive the loss of nodes",
@@ -28,9 +28,10 @@ The exit status is 0 if the lock was held, and never twice at once; otherwise 1.
 			&cli.IntFlag{Name: "lockers", Usage: "how many Lockers, each as if in a process of its own", Value: 4},
 			&cli.IntFlag{Name: "per-locker", Usage: "how many contenders share one Locker", Value: 2},
 		},
+		OnUsageError: onUsageError,
 		Action: func(ctx context.Context, c *cli.Command) error {
-			if c.Args().Present() {
-				return usage("demo: unexpected argument %q", c.Args().First())
+			if operands := given.operands(c); len(operands) > 0 {
+				return usage("demo: unexpected argument %q", operands[0])
 			}
 			out := c.Root().Writer
 			options := demo.Options{
@@ -39,7 +40,7 @@ The exit status is 0 if the lock was held, and never twice at once; otherwise 1.
 				Lockers:   c.Int("lockers"),
 				PerLocker: c.Int("per-locker"),
 				Out:       out,
-				Paint:     term.For(out, env.lookup),
+				Paint:     term.For(out, given.env.lookup),
 			}
 			if err := options.Validate(); err != nil {
 				return usage("demo: %w", err)

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -14,7 +16,16 @@ import (
 	"github.com/redquorum/go-redlock/redlocktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asCommand makes the test program run as the command.
+const asCommand = "REDLOCK_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		_ = os.Unsetenv(asCommand) // or what it runs would be the command, too
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // program runs it with the arguments. Runs must not be parallel: the
 // flags for help are variables of the library.
@@ -154,7 +165,7 @@ func TestHelpIsThereWithAndWithoutAsking(t *testing.T) {
 		status, out, errs := program(t.Context(), nil, args...)
 		assert.Equal(t, exitOK, status)
 		assert.Empty(t, errs)
-		assert.Contains(t, out, "demo  see a lock survive the loss of nodes")
+		assert.Regexp(t, `\n   run +run a command under a lock\n`, out)
 		assert.Contains(t, out, "[$REDLOCK_NODES]")
 	}
 	status, out, _ := program(t.Context(), nil, "demo", "--help")
@@ -182,4 +193,43 @@ func TestLastValueOfAVariableCounts(t *testing.T) {
 	assert.Equal(t, "3", value)
 	_, ok = env.lookup("C")
 	assert.False(t, ok)
+}
+
+func TestCompletionNamesCommandsAndFlags(t *testing.T) {
+	for typed, want := range map[string]string{
+		"run --wa":         "--wait:wait no longer than this",
+		"run --node-t":     "--node-timeout:how long one node may take to answer",
+		"completion":       "bash:Output bash completion script",
+		"run job -- --wai": "", // the command's own
+	} {
+		status, out, errs := program(t.Context(), nil, append(strings.Fields(typed), completionRequest)...)
+		assert.Equal(t, exitOK, status, typed)
+		assert.Empty(t, errs, typed)
+		if want == "" {
+			assert.Empty(t, out, typed)
+		} else {
+			assert.Contains(t, out, want, typed)
+		}
+	}
+}
+
+func TestCompletionRunsNothing(t *testing.T) {
+	cluster := redlocktest.Start(t, 1)
+	marker := filepath.Join(t.TempDir(), "marker")
+	env := []string{"REDLOCK_NODES=" + cluster.Addrs()[0]}
+	for _, args := range [][]string{{"run", "job", "--", "touch", marker}, {"run", "job"}} {
+		status, _, _ := program(t.Context(), env, append(args, completionRequest)...)
+		assert.Equal(t, exitOK, status)
+	}
+	assert.NoFileExists(t, marker)
+	assert.Zero(t, cluster.Node(0).Commands())
+}
+
+func TestEveryShellHasACompletionScript(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
+		status, out, errs := program(t.Context(), nil, "completion", shell)
+		assert.Equal(t, exitOK, status)
+		assert.Contains(t, out, completionRequest, shell)
+		assert.Empty(t, errs)
+	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -10,52 +9,76 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v3"
-
-	"github.com/redquorum/go-redlock/redlock"
-)
-
-// Exit statuses. A subcommand that has others says so in its help.
-const (
-	exitOK     = 0
-	exitFailed = 1 // what was asked for could not be done, or the answer is no
-	exitUsage  = 2 // the command line makes no sense
 )
 
 // run is the whole program: args are all arguments, the program's name
 // included, and env is in the form of os.Environ. It returns the exit status.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env []string) int {
-	root := newRoot(environ(env))
+	args, rest := cutRest(args)
+	root := newRoot(invocation{env, rest})
 	root.Reader, root.Writer, root.ErrWriter = stdin, stdout, stderr
 	err := root.Run(ctx, args)
 	status, silent := exitStatus(err)
-	if err != nil && !silent {
+	switch {
+	case silent:
+	case root.Bool(flagJSON):
+		_ = writeJSON(stderr, failure{describeError(err, status)}) // the status says it, too
+	default:
 		text := "redlock: " + strings.TrimPrefix(err.Error(), "redlock: ")
-		if status == exitUsage {
+		if status == exitUsage || status == exitRunUsage {
 			text += "\nSee redlock --help."
 		}
-		_, _ = fmt.Fprintln(stderr, text) // the status says it, too
+		_, _ = fmt.Fprintln(stderr, text)
 	}
 	return status
 }
 
-func newRoot(env environ) *cli.Command {
+// invocation is what the program was given beside its flags.
+type invocation struct {
+	env  environ
+	rest []string // what follows "--"; nil without one
+}
+
+// cutRest cuts off what follows "--". The library would forget where that was.
+func cutRest(args []string) (before, rest []string) {
+	i := slices.Index(args, "--")
+	if i < 0 || args[len(args)-1] == completionRequest {
+		return args, nil
+	}
+	return args[:i], append([]string{}, args[i+1:]...)
+}
+
+// completionRequest is what the completion scripts of the library append. What
+// they ask about must never run, so it is the library's to read.
+const completionRequest = "--generate-shell-completion"
+
+// operands returns the arguments that are no flags.
+func (i invocation) operands(c *cli.Command) []string {
+	return append(c.Args().Slice(), i.rest...)
+}
+
+func newRoot(given invocation) *cli.Command {
 	return &cli.Command{
 		Name:  "redlock",
 		Usage: "locks on a majority of independent Redis masters",
-		Flags: []cli.Flag{
-			&cli.StringSliceFlag{
-				Name:    flagNodes,
-				Usage:   "the nodes, comma separated: host:port, redis://, rediss:// or unix://",
-				Sources: cli.NewValueSourceChain(env.source("REDLOCK_NODES")),
-			},
+		Flags: append(clusterFlags(given.env),
+			&cli.BoolFlag{Name: flagJSON, Usage: "print JSON, one value on a line; errors and logs, too"},
+			&cli.BoolFlag{Name: flagVerbose, Aliases: []string{"v"}, Usage: "log to standard error what happens with nodes and locks"},
 			// Not the library's own version flag: that is a variable of its
 			// package, and so shared by everything in the process.
 			&cli.BoolFlag{Name: flagVersion, Usage: "print the version", Local: true, HideDefault: true},
+		),
+		HideVersion:           true,
+		HideHelpCommand:       true,
+		EnableShellCompletion: true,
+		ConfigureShellCompletionCommand: func(c *cli.Command) {
+			c.Hidden = false
+			c.Usage = "print a script that completes commands and flags in bash, zsh, fish or pwsh"
+			c.OnUsageError = onUsageError
 		},
-		HideVersion:     true,
-		HideHelpCommand: true,
 		Commands: []*cli.Command{
-			subcommand(newDemo(env)),
+			newRun(given),
+			newDemo(given),
 		},
 		Action: func(_ context.Context, c *cli.Command) error {
 			switch {
@@ -74,63 +97,10 @@ func newRoot(env environ) *cli.Command {
 }
 
 const (
-	flagNodes   = "nodes"
+	flagJSON    = "json"
+	flagVerbose = "verbose"
 	flagVersion = "version"
 )
-
-// subcommand adds what all subcommands have in common.
-func subcommand(c *cli.Command) *cli.Command {
-	c.OnUsageError = onUsageError
-	return c
-}
-
-// nodes returns the addresses of the nodes; none if none were named.
-func nodes(c *cli.Command) []string {
-	var addrs []string
-	for _, addr := range c.StringSlice(flagNodes) {
-		if addr = strings.TrimSpace(addr); addr != "" {
-			addrs = append(addrs, addr)
-		}
-	}
-	return addrs
-}
-
-// exitError ends the program with a status of its own. Without a cause nothing
-// is printed: the subcommand has said everything.
-type exitError struct {
-	status int
-	cause  error
-}
-
-func (e *exitError) Error() string {
-	if e.cause == nil {
-		return fmt.Sprintf("exit status %d", e.status)
-	}
-	return e.cause.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.cause }
-
-func usage(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
-}
-
-func onUsageError(_ context.Context, _ *cli.Command, err error, _ bool) error {
-	return &exitError{exitUsage, err}
-}
-
-func exitStatus(err error) (status int, silent bool) {
-	var exit *exitError
-	switch {
-	case err == nil:
-		return exitOK, true
-	case errors.As(err, &exit):
-		return exit.status, exit.cause == nil
-	case errors.Is(err, redlock.ErrConfig):
-		return exitUsage, false
-	}
-	return exitFailed, false
-}
 
 // environ is an environment in the form of os.Environ.
 type environ []string
@@ -144,6 +114,14 @@ func (e environ) lookup(key string) (string, bool) {
 		}
 	}
 	return "", false
+}
+
+// without returns the environment without some variables.
+func (e environ) without(keys ...string) environ {
+	return slices.DeleteFunc(slices.Clone(e), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return slices.Contains(keys, name)
+	})
 }
 
 // source makes a variable the source of a flag. An empty variable counts as

@@ -1,0 +1,3 @@
+package child
+
+type childInfoAlignment = int32
