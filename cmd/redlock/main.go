@@ -2,6 +2,7 @@
 // masters that hold locks together.
 //
 //	redlock run NAME -- CMD   run a command under a lock
+//	redlock bench             how fast this cluster is, as seen from here
 //	redlock demo              see a lock survive the loss of nodes; needs no Redis
 //
 // The nodes are given with --nodes or in REDLOCK_NODES.

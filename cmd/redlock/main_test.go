@@ -198,6 +198,7 @@ func TestLastValueOfAVariableCounts(t *testing.T) {
 func TestCompletionNamesCommandsAndFlags(t *testing.T) {
 	for typed, want := range map[string]string{
 		"run --wa":         "--wait:wait no longer than this",
+		"bench --conc":     "--concurrency:how many locks",
 		"run --node-t":     "--node-timeout:how long one node may take to answer",
 		"completion":       "bash:Output bash completion script",
 		"run job -- --wai": "", // the command's own
@@ -217,7 +218,7 @@ func TestCompletionRunsNothing(t *testing.T) {
 	cluster := redlocktest.Start(t, 1)
 	marker := filepath.Join(t.TempDir(), "marker")
 	env := []string{"REDLOCK_NODES=" + cluster.Addrs()[0]}
-	for _, args := range [][]string{{"run", "job", "--", "touch", marker}, {"run", "job"}} {
+	for _, args := range [][]string{{"run", "job", "--", "touch", marker}, {"run", "job"}, {"bench"}} {
 		status, _, _ := program(t.Context(), env, append(args, completionRequest)...)
 		assert.Equal(t, exitOK, status)
 	}

@@ -78,6 +78,7 @@ func newRoot(given invocation) *cli.Command {
 		},
 		Commands: []*cli.Command{
 			newRun(given),
+			newBench(given),
 			newDemo(given),
 		},
 		Action: func(_ context.Context, c *cli.Command) error {
