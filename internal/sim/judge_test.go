@@ -23,6 +23,7 @@ type judge struct {
 	highest  map[string]uint64
 	refusals map[[2]int]time.Time // the last one, by node and client
 	silenced map[onNode]bool      // a release has been written
+	flushed  map[int]bool         // nodes that have lost their scripts
 	shared   map[string]bool      // tokens of locks that were handed on
 	forgot   []map[string]memory  // by node and key: what it held last when it forgot
 }
@@ -58,6 +59,7 @@ func newJudge(nodes int) judge {
 		highest:  make(map[string]uint64),
 		refusals: make(map[[2]int]time.Time),
 		silenced: make(map[onNode]bool),
+		flushed:  make(map[int]bool),
 		shared:   make(map[string]bool),
 		forgot:   slices.Repeat([]map[string]memory{{}}, nodes),
 	}
@@ -204,8 +206,6 @@ func (w *world) refusal(p *process, err error, c call) {
 	}
 }
 
-func (w *world) refusedLocked(node, client int) { w.refusals[[2]int{node, client}] = time.Now() }
-
 // lostTruly judges an operation's claim that the lock is lost: if until, which
 // was told before, has not come, the nodes must have forgotten it.
 func (w *world) lostTruly(h *holder, err error, until time.Time) {
@@ -235,7 +235,9 @@ func (w *world) released(h *holder, err error, watched context.Context) {
 	w.look()
 }
 
-// written judges what a client sends.
+// written judges what a client sends: after a release nothing that sets the
+// keys, and no renewal. (What a node has rejected because it had lost its
+// scripts is sent again, unless it grants.)
 func (w *world) written(node, client int, script *scripts.Script, _, args []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,9 +245,17 @@ func (w *world) written(node, client int, script *scripts.Script, _, args []stri
 	switch {
 	case script.Name() == "release":
 		w.silenced[about] = true
-	case w.silenced[about] && !w.shared[args[0]]:
+	case !w.silenced[about], w.shared[args[0]], w.flushed[node] && script.Name() != "acquire":
+	default:
 		w.violatedLocked("client %d sends %s %s to node %d after the release", client+1, script.Name(), short(args[0]), node+1)
 	}
+}
+
+// noteFlushed notes that a node is about to lose its scripts.
+func (w *world) noteFlushed(node int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.flushed[node] = true
 }
 
 // watch looks now and then.

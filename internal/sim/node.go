@@ -140,6 +140,7 @@ type Node struct {
 	steady bool
 	delay  time.Duration
 	errors Errors
+	loaded [scripts.Count]bool
 	apart  map[int]bool // clients whose packets get lost, both ways
 	paused map[int]bool // clients that are stopped
 	conns  map[*conn]struct{}
@@ -181,6 +182,7 @@ func (n *Node) Stop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.up, n.hung, n.queue = false, false, nil
+	n.loaded = [scripts.Count]bool{}
 	for c := range n.conns {
 		c.lost = true
 	}
@@ -271,6 +273,13 @@ func (n *Node) SetErrors(errors Errors) {
 	n.errors = errors
 }
 
+// FlushScripts makes the node forget the scripts that clients have loaded.
+func (n *Node) FlushScripts() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.loaded = [scripts.Count]bool{}
+}
+
 // Cut resets all connections. What was on its way in still arrives, on some of
 // them.
 func (n *Node) Cut() {
@@ -351,14 +360,17 @@ func (n *Node) executeLocked(w work) {
 // answerLocked executes a command and appends its reply.
 func (n *Node) answerLocked(c *conn, out []byte, command []string) []byte {
 	switch {
-	case command[0] == "EVALSHA":
-		if script, keys, args := scriptCall(command); script != nil {
-			return n.scriptLocked(c, out, script, keys, args)
+	case command[0] == "EVALSHA" || command[0] == "EVAL":
+		script, keys, args := scriptCall(command)
+		if script == nil || command[0] == "EVALSHA" && !n.loaded[script.Index()] {
+			return append(out, "-NOSCRIPT No matching script.\r\n"...)
 		}
-		return append(out, "-NOSCRIPT No matching script.\r\n"...)
+		n.loaded[script.Index()] = true
+		return n.scriptLocked(c, out, script, keys, args)
 	case command[0] == "SCRIPT" && len(command) == 3:
 		for _, script := range scripts.All() {
 			if command[2] == script.Source() {
+				n.loaded[script.Index()] = true
 				return bulk(out, hashes[script.Index()])
 			}
 		}
@@ -390,13 +402,14 @@ func (n *Node) subscribed(out []byte, kind, channel string, count int) []byte {
 	return integerReply(bulk(bulk(append(out, "*3\r\n"...), kind), channel), int64(count))
 }
 
-// scriptCall takes an EVALSHA apart; the script is nil if it is none of ours.
+// scriptCall takes an EVALSHA or EVAL apart; the script is nil if it is none of
+// ours.
 func scriptCall(command []string) (script *scripts.Script, keys, args []string) {
-	if command[0] != "EVALSHA" || len(command) < 3 {
+	if command[0] != "EVALSHA" && command[0] != "EVAL" || len(command) < 3 {
 		return nil, nil, nil
 	}
 	for _, script := range scripts.All() {
-		if command[1] == hashes[script.Index()] {
+		if command[1] == hashes[script.Index()] || command[1] == script.Source() {
 			rest := command[2:]
 			numKeys := int(integer(rest[0]))
 			return script, rest[1 : 1+numKeys], rest[1+numKeys:]

@@ -110,6 +110,7 @@ func (p *process) caller(r *rand.Rand) *caller {
 	switch roll := r.IntN(20); {
 	case roll == 0:
 		c.end()
+		time.Sleep(time.Microsecond)
 	case roll < 8:
 		p.at(1+r.IntN(30), c.end)
 	}
@@ -171,6 +172,9 @@ func (p *process) acquire(r *rand.Rand) *holder {
 	ctx := p.caller(r)
 	before := p.begin(p, how, names)
 	k, err := attempt(ctx)
+	if ended := time.Duration(ctx.ended.Load()); err == nil && ended > 0 && time.Since(p.origin) > ended {
+		p.violated("%s: %s handed a lock to somebody who had given up", p, how)
+	}
 	ctx.over(p, how)
 	if tries && !p.pauses && time.Since(before.at) > 3*nodeTimeout {
 		p.violated("%s: %s took %v", p, how, time.Since(before.at))

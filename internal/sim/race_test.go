@@ -4,6 +4,6 @@ package sim_test
 
 // The race detector makes everything many times slower.
 const (
-	fewHistories = 250
+	fewHistories = 150
 	fewWorlds    = 80
 )

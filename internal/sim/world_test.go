@@ -179,7 +179,7 @@ func (w *world) executed(node, client int, script *scripts.Script, keys, args []
 	defer w.mu.Unlock()
 	w.logScriptLocked(node, client, script, keys, args, reply)
 	if _, refused := reply.([]int64); refused {
-		w.refusedLocked(node, client)
+		w.refusals[[2]int{node, client}] = time.Now()
 	}
 }
 
@@ -194,7 +194,8 @@ func (w *world) befall(r *rand.Rand, over <-chan struct{}) {
 		case <-time.After(between(r, 0, 50*time.Millisecond)):
 		}
 		if w.pauses && r.IntN(3) == 0 {
-			mending.Go(func() { w.pause(pick(r, w.processes[1:]), between(r, time.Millisecond, 150*time.Millisecond)) })
+			p, lasts := pick(r, w.processes[1:]), between(r, time.Millisecond, 150*time.Millisecond)
+			mending.Go(func() { w.pause(p, lasts) })
 			continue
 		}
 		node := -1
@@ -230,7 +231,7 @@ func (w *world) pause(p *process, d time.Duration) {
 // trouble makes something happen to a node, and returns what ends it.
 func (w *world) trouble(r *rand.Rand, node int) (what string, mend func()) {
 	n := w.cluster.Node(node)
-	switch r.IntN(10) {
+	switch r.IntN(11) {
 	case 0, 1:
 		n.Stop()
 		return "down", func() { w.start(node) }
@@ -256,6 +257,10 @@ func (w *world) trouble(r *rand.Rand, node int) (what string, mend func()) {
 		client := r.IntN(len(w.processes))
 		n.SetApart(client, true)
 		return fmt.Sprintf("cut off from client %d", client+1), func() { n.SetApart(client, false) }
+	case 9:
+		w.noteFlushed(node)
+		n.FlushScripts()
+		return "without scripts", func() {}
 	default:
 		n.Cut()
 		return "reset", func() {}
