@@ -375,8 +375,8 @@ func (n *Node) answerLocked(c *conn, out []byte, command []string) []byte {
 			}
 		}
 	case command[0] == "INFO":
-		return bulk(out, fmt.Sprintf("# Server\r\nrun_id:%040d\r\nuptime_in_seconds:%d\r\n",
-			n.starts, int(time.Since(n.start)/time.Second)))
+		return bulk(out, fmt.Sprintf("# Server\r\nrun_id:%020d%020d\r\nuptime_in_seconds:%d\r\n",
+			n.number, n.starts, int(time.Since(n.start)/time.Second)))
 	case command[0] == "PING":
 		return bulk(bulk(append(out, "*2\r\n"...), "pong"), "")
 	case command[0] == "SUBSCRIBE":
