@@ -29,7 +29,8 @@ const pageSize = 256
 //
 // Redis cannot tell a lock from any other short string: every key is listed that
 // matches and holds a string of up to 256 bytes. Where other data shares the
-// database, use a prefix or a pattern. The reserved space is left out.
+// database, use a prefix or a pattern. The reserved space is left out, and so are
+// the locks of [Locker.Check].
 //
 // A node that fails is yielded as a [NodeError] with a nil status, once, and
 // the listing goes on without the names that only that node has, as long as a
@@ -125,10 +126,11 @@ func checkPattern(pattern string) (string, error) {
 	return cmp.Or(pattern, "*"), nil
 }
 
-// cutKeyPrefix returns the name to which a key belongs, if it is a lock's.
+// cutKeyPrefix returns the name to which a key belongs, if it is a lock's that
+// is of interest.
 func cutKeyPrefix(prefix, key string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(key, prefix)
-	return name, ok && name != "" && !strings.HasPrefix(key, reserved)
+	return name, ok && name != "" && !strings.HasPrefix(key, reserved) && !strings.HasPrefix(name, probePrefix)
 }
 
 // fresh appends the names of those keys that were not seen before.

@@ -197,7 +197,7 @@ func TestSplitVotesAndLostMajoritiesAreToldWhenTheyLast(t *testing.T) {
 	synctest.Test(parallel(t), func(t *testing.T) {
 		c := newCluster(t, 5)
 		l := newLocker(t, c)
-		w := watching(t, l, "*", redlock.WithLookEvery(100*time.Millisecond))
+		w := watching(t, l, "*", redlock.WithLookEvery(250*time.Millisecond))
 		_ = w.said()
 		for i, token := range []string{"a", "a", "b", "b", "c"} {
 			c.Node(i).Set("split", token, 4*time.Second)
@@ -223,7 +223,7 @@ func TestWhatPassesIsNoNotice(t *testing.T) {
 	synctest.Test(parallel(t), func(t *testing.T) {
 		c := newCluster(t, 5)
 		l := newLocker(t, c)
-		w := watching(t, l, "job*", redlock.WithLookEvery(100*time.Millisecond))
+		w := watching(t, l, "job*", redlock.WithLookEvery(250*time.Millisecond))
 		c.Node(0).Set(job, "an attempt under way", time.Minute)
 		c.Node(1).Set(job, "another", time.Minute)
 		time.Sleep(500 * time.Millisecond)
@@ -310,5 +310,17 @@ func TestAWatchEndsWithItsContextAndWithTheLocker(t *testing.T) {
 			_, err = l.Watch(t.Context(), "", o)
 			requireOutcome(t, err, redlock.ErrConfig)
 		}
+	})
+}
+
+func TestACheckIsNoNotice(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		w := watching(t, l, "", redlock.WithLookEvery(time.Second))
+		_ = w.said()
+		_ = checked(t, l, "")
+		time.Sleep(3 * time.Second)
+		require.Empty(t, w.said())
 	})
 }
