@@ -41,7 +41,7 @@ func (s sentinel) Error() string { return "redlock: " + string(s) }
 
 // NodeError is what one node contributed to a failed operation.
 type NodeError struct {
-	Op   string // "acquire", "confirm", "renew", "release", "inspect", "list" or "break"
+	Op   string // "acquire", "confirm", "renew", "release", "inspect", "list", "watch", "check" or "break"
 	Addr string // the node, without secrets
 	// Err is what the node answered, or why it did not. It is nil if the node
 	// did what it was asked to: the others made the operation fail.
