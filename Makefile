@@ -51,8 +51,10 @@ demo: ## see a lock survive the loss of nodes; needs nothing but Go
 	go run ./cmd/redlock demo
 
 .PHONY: test
-test: check-go race-note backend ## run the tests of every module
+test: check-go race-note backend ## run the tests of every module, and a few thousand random histories
 	@$(call each_module,test,$(TEST) ./...)
+	@# The race detector leaves time for a few hundred histories only.
+	@[ -z "$(RACE)" ] || go test ./internal/sim -count=1 -run '^(TestPromises|TestFencing)$$' $(TESTFLAGS)
 
 .PHONY: test-unit
 test-unit: check-go race-note ## run the tests of the root module; needs neither Docker nor redis-server

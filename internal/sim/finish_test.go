@@ -112,7 +112,7 @@ func (w *world) everybodyGetsIt(r *rand.Rand) {
 			w.acquired(h, k, nil, nil, c)
 			w.count("got it in the end")
 			time.Sleep(holds)
-			w.released(h, k.Release(ctx), context.Background())
+			w.released(h, k.Release(ctx))
 		})
 	}
 	all.Wait()

@@ -45,8 +45,9 @@ type holder struct {
 	*redlock.Lock
 	process *process
 	ttl     time.Duration
-	renewed bool // in the background
-	bounded bool // it has a maximum hold
+	renewed bool            // in the background
+	bounded bool            // it has a maximum hold
+	context context.Context // that ends with the lock, if somebody has asked for one
 
 	// Guarded by the record's mutex.
 	done     <-chan struct{} // if it is watched
@@ -215,7 +216,7 @@ func (w *world) lostTruly(h *holder, err error, until time.Time) {
 }
 
 // released judges that all is over for the holder of a lock that was released.
-func (w *world) released(h *holder, err error, watched context.Context) {
+func (w *world) released(h *holder, err error) {
 	if errors.Is(err, redlock.ErrClosed) || h.process.closed.Load() {
 		return // it may not have been released
 	}
@@ -225,7 +226,7 @@ func (w *world) released(h *holder, err error, watched context.Context) {
 	if h.Err() == nil {
 		w.violated("%s: %v has no error after its release", h.process, h.Names())
 	}
-	if watched.Done() != nil && watched.Err() == nil {
+	if h.context != nil && h.context.Err() == nil {
 		w.violated("%s: a context of %v goes on after its release", h.process, h.Names())
 	}
 	w.mu.Lock()

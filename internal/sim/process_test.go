@@ -189,16 +189,15 @@ func (p *process) do(r *rand.Rand) {
 	ctx := p.caller(r)
 	before := p.begin(p, "Do", []string{name})
 	failure, panics, ran, returns := error(nil), false, false, error(nil)
-	var inside context.Context
 	var until time.Time
 	func() {
 		defer func() {
-			if got := recover(); got != nil && (!panics || got != errOfGuarded) {
+			if got := recover(); got != nil && !panics {
 				panic(got)
 			}
 		}()
 		failure = p.locker.Do(ctx, name, func(inner context.Context, k *redlock.Lock) error {
-			ran, inside = true, inner
+			ran, h.context = true, inner
 			p.count("Do")
 			p.acquired(h, k, nil, nil, before)
 			time.Sleep(between(r, 0, 60*time.Millisecond))
@@ -223,18 +222,17 @@ func (p *process) do(r *rand.Rand) {
 		p.violated("%s: Do returned %v, and not %v", p, outcome{failure}, outcome{returns})
 	}
 	p.lostTruly(h, failure, until)
-	p.released(h, failure, inside)
+	p.released(h, failure)
 }
 
 var errOfGuarded = errors.New("what was done under the lock failed")
 
 // use does something with a lock, and gives it up in one way or another.
 func (p *process) use(r *rand.Rand, h *holder) {
-	watched := context.Background()
 	if r.IntN(2) == 0 {
-		ctx, stop := h.Context(watched)
+		ctx, stop := h.Context(context.Background())
 		defer stop()
-		watched = ctx
+		h.context = ctx
 		h.watch()
 	}
 	for range r.IntN(4) {
@@ -243,7 +241,6 @@ func (p *process) use(r *rand.Rand, h *holder) {
 			p.renew(r, h)
 		} else if again := p.resume(r, h); again != nil {
 			h = again
-			watched = context.Background()
 		}
 	}
 	time.Sleep(between(r, 0, 15*time.Millisecond))
@@ -260,10 +257,10 @@ func (p *process) use(r *rand.Rand, h *holder) {
 	if r.IntN(6) == 0 {
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = h.Renew(context.Background()) })
-		wg.Go(func() { h.process.release(r.Uint64(), h, watched) })
+		wg.Go(func() { h.process.release(r.Uint64(), h) })
 		wg.Wait()
 	}
-	h.process.release(r.Uint64(), h, watched)
+	h.process.release(r.Uint64(), h)
 }
 
 func (p *process) renew(r *rand.Rand, h *holder) {
@@ -294,7 +291,7 @@ func (p *process) resume(r *rand.Rand, h *holder) *holder {
 }
 
 // release releases, and judges that it is over then.
-func (p *process) release(seed uint64, h *holder, watched context.Context) {
+func (p *process) release(seed uint64, h *holder) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	ctx := p.caller(r)
 	defer ctx.end()
@@ -304,7 +301,7 @@ func (p *process) release(seed uint64, h *holder, watched context.Context) {
 	ctx.over(p, "Release")
 	p.log(p.String(), "Release %v: %v", h.Names(), outcome{err})
 	p.lostTruly(h, err, until)
-	p.released(h, err, watched)
+	p.released(h, err)
 }
 
 // close closes the Locker, and judges that it is over then. Both workers may do

@@ -198,7 +198,7 @@ func (w *world) befall(r *rand.Rand, over <-chan struct{}) {
 			mending.Go(func() { w.pause(p, lasts) })
 			continue
 		}
-		node := -1
+		var node int
 		switch {
 		case w.reach == anyNode:
 			node = r.IntN(w.nodes)
