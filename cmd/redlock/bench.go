@@ -20,7 +20,8 @@ func newBench(given invocation) *cli.Command {
 		Description: `Acquires and releases locks with names of their own, which nobody waits for, and
 prints how long that took. Nothing of them stays.
 
-The exit status is 0 if anything could be measured, otherwise 1.`,
+The exit status is 0 if anything could be measured, and 194 if too few nodes
+answered.`,
 		Flags: []cli.Flag{
 			&cli.DurationFlag{Name: "duration", Usage: "how long to measure", Value: 5 * time.Second},
 			&cli.IntFlag{Name: "concurrency", Aliases: []string{"c"}, Usage: "how many locks to acquire side by side", Value: 1},

@@ -52,7 +52,7 @@ func TestBenchWithoutAQuorumFails(t *testing.T) {
 	cluster.Node(0).Stop()
 	cluster.Node(1).Stop()
 	status, out, errs := program(t.Context(), nil, "bench", "--nodes", strings.Join(cluster.Addrs(), ","))
-	assert.Equal(t, exitFailed, status)
+	assert.Equal(t, exitNoQuorum, status)
 	assert.Empty(t, out)
 	assert.Contains(t, errs, "no quorum of nodes")
 }

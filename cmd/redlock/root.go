@@ -78,6 +78,11 @@ func newRoot(given invocation) *cli.Command {
 		},
 		Commands: []*cli.Command{
 			newRun(given),
+			newInspect(given),
+			newList(given),
+			newWatch(given),
+			newBreak(given),
+			newCheck(given),
 			newBench(given),
 			newDemo(given),
 		},

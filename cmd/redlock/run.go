@@ -63,6 +63,7 @@ The exit status is that of CMD, or
 				Name: "grace", HideDefault: true,
 				Usage: "what CMD has from SIGTERM to SIGKILL (default: 5s, or a third of --ttl or --max-hold if that is less)",
 			},
+			&cli.BoolFlag{Name: "events", Usage: "announce that the lock was acquired and renewed, so that redlock watch sees it at once"},
 			&cli.StringFlag{Name: "owner", Usage: "the label that tells people who holds the lock (default: host:pid)"},
 			&cli.IntFlag{
 				Name: "conflict-exit-code", Aliases: []string{"E"}, Value: exitTaken,
@@ -198,6 +199,7 @@ func (r *runner) connect() (*redlock.Locker, error) {
 		redlock.WithTTL(r.Duration("ttl")),
 		redlock.WithOutageTolerance(r.Duration("outage-tolerance")),
 		redlock.WithFencing(r.Bool("fence")),
+		redlock.WithEvents(r.Bool("events")),
 		redlock.WithMinHold(r.Duration("min-hold")),
 		redlock.WithMaxHold(r.Duration("max-hold")),
 	}

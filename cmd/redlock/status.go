@@ -10,7 +10,7 @@ import (
 	"github.com/redquorum/go-redlock/redlock"
 )
 
-// Exit statuses.
+// Exit statuses; see also exitNoQuorum.
 const (
 	exitOK     = 0
 	exitFailed = 1 // what was asked for could not be done, or the answer is no
@@ -26,7 +26,7 @@ const (
 	exitNotFound      = 127 // as shells have it
 	exitSignal        = 128 // + the number of the signal
 	exitTaken         = 193 // others hold the lock
-	exitNoQuorum      = 194 // too few nodes answered
+	exitNoQuorum      = 194 // too few nodes answered; other subcommands have it, too
 	exitLost          = 195 // the lock was lost, and the command stopped
 	exitRunUsage      = 196 // the command line makes no sense
 	exitRunFailed     = 197 // anything else that is not the command's doing
@@ -58,14 +58,19 @@ func onUsageError(_ context.Context, _ *cli.Command, err error, _ bool) error {
 
 func exitStatus(err error) (status int, silent bool) {
 	var exit *exitError
+	var interrupted *interruption
 	switch {
 	case err == nil:
 		return exitOK, true
 	case errors.As(err, &exit):
 		// Who asks for status 0 (redlock run -E 0) does not want to be told.
 		return exit.status, exit.cause == nil || exit.status == exitOK
+	case errors.As(err, &interrupted):
+		return interrupted.status(), false
 	case errors.Is(err, redlock.ErrConfig):
 		return exitUsage, false
+	case errors.Is(err, redlock.ErrNoQuorum):
+		return exitNoQuorum, false
 	}
 	return exitFailed, false
 }
