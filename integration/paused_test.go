@@ -41,7 +41,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	if commandDir != "" {
+		_ = os.RemoveAll(commandDir) // of a temporary directory
+	}
+	os.Exit(status)
 }
 
 func playPausedClient(addrs []string) error {

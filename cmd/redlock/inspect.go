@@ -76,6 +76,7 @@ func statusText(s *redlock.Status, paint term.Painter) string {
 			plural(len(s.Nodes), "node"), ttlText(s.TTL))
 	case redlock.StateUnknown:
 		fmt.Fprintf(&t, ": too few of %s answered, %d are needed", plural(len(s.Nodes), "node"), s.Quorum)
+	default: // the nodes say the rest
 	}
 	t.WriteByte('\n')
 	if s.FencingToken > 0 {
