@@ -139,7 +139,8 @@ var errOver = errors.New("delays are over")
 // acquire waits for the lock for as long as the delays. It may return errOver,
 // also together with the end of ctx.
 func acquire(ctx context.Context, locker *redlock.Locker, name string, d delays, options []redlock.LockOption) (*redlock.Lock, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.total, errOver)
+	// Delays shorter than a try must not cut the first one short.
+	ctx, cancel := context.WithTimeoutCause(ctx, max(d.total, minTimeout), errOver)
 	defer cancel()
 	return locker.Acquire(ctx, name, append(slices.Clip(options),
 		redlock.WithRetryDelay(d.shortest, d.longest), redlock.WithOutageTolerance(math.MaxInt64))...)

@@ -83,6 +83,18 @@ func TestLockGoesOnForAsLongAsItsDelays(t *testing.T) {
 	}
 }
 
+func TestDelaysShorterThanATryDoNotCutItShort(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		rs := newRedsync(t, c)
+		for i := range 3 {
+			c.Node(i).SetReplyDelay(30 * time.Millisecond)
+		}
+		before := c.Node(0).Commands()
+		require.NoError(t, rs.NewMutex(job, redsync.WithTries(3), redsync.WithRetryDelay(time.Millisecond)).Lock())
+		require.Equal(t, before+1, c.Node(0).Commands())
+	})
+}
+
 func TestTheLastTryIsMadeWhenTheDelaysAreOver(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		rs := newRedsync(t, c)

@@ -24,8 +24,8 @@ func WithExpiry(expiry time.Duration) Option {
 // WithTries sets how often Lock tries, at the least, with the delays between
 // them. Default 32. Lock fails with [ErrFailed] if it is not positive.
 //
-// Together they say how long Lock goes on: the last try is made when all delays
-// are over. It makes more when it hears that the lock has been released, and
+// Together they say how long Lock goes on, but 50 ms at the least: the last try
+// is made when all delays are over. It makes more when it hears that the lock has been released, and
 // fewer while it would hear of that.
 func WithTries(tries int) Option {
 	return OptionFunc(func(m *Mutex) { m.tries = tries })
