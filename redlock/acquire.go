@@ -34,7 +34,7 @@ func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, e
 
 	verdict := p.canvass(ctx, how)
 	k.hold(p.began)
-	if t.ways.Thorough && (verdict == quorum.Won || !how.leads) {
+	if t.ways.Thorough && (verdict == quorum.Won || !how.leads) { // or only one node was asked
 		p.hearOut(ctx, k.thoroughness())
 	}
 	failed := p.failure(ctx, verdict)

@@ -21,8 +21,8 @@ import (
 //     others may have been at it meanwhile, and nobody would know.
 //   - It is no faster than the network, and not reentrant.
 //
-// The value of a panic is an error: [ErrClosed], [ErrConfig], [ErrNoQuorum] or
-// [ErrLost].
+// The value of such a panic is an error: [ErrClosed], [ErrConfig], [ErrNoQuorum]
+// or [ErrLost]; and [ErrTaken] if WithMaxAttempts has bounded the waiting.
 //
 // It is safe for concurrent use; goroutines that lock the same Mutex exclude
 // each other. As with a [sync.Mutex], one may lock it and another unlock it.

@@ -25,8 +25,11 @@ const (
 	golden = "api.txt" // what the last commit exported
 )
 
-// public returns the packages of the root module that other modules can
-// import, by their path in it.
+// tools are directories with packages that nobody has a reason to import.
+var tools = map[string]bool{"integration": true, "bench": true, "internal": true, "testdata": true}
+
+// public returns the packages that others can import, by their path in the
+// repository, those of nested modules included.
 func public(t *testing.T) map[string]*api.Package {
 	t.Helper()
 	found := map[string]*api.Package{}
@@ -34,9 +37,7 @@ func public(t *testing.T) map[string]*api.Package {
 		if err != nil || !entry.IsDir() || dir == root {
 			return err
 		}
-		name := entry.Name()
-		_, other := os.Stat(filepath.Join(dir, "go.mod"))
-		if other == nil || name == "internal" || name == "testdata" || name[0] == '.' || name[0] == '_' {
+		if name := entry.Name(); tools[name] || name[0] == '.' || name[0] == '_' {
 			return filepath.SkipDir
 		}
 		p, err := api.Parse(dir)
