@@ -104,6 +104,12 @@ fuzz: check-go ## run every fuzzer of every module for FUZZTIME (10s)
 	done < <(grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func /:/' | sort); \
 	if [ -n "$$failed" ]; then echo "found something:$$failed" >&2; exit 1; fi
 
+MODEL ?=
+
+.PHONY: model
+model: ## explore the model of the algorithm with spin; MODEL=name tells one counterexample (docs/model)
+	@docs/model/run $(MODEL)
+
 .PHONY: backend
 backend: ## say which nodes the integration tests would use, and why
 	@cd integration && go run ./cmd/backend
