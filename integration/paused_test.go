@@ -41,6 +41,13 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	if text := os.Getenv(fleetMember); text != "" {
+		if err := playMember(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	status := m.Run()
 	if commandDir != "" {
 		_ = os.RemoveAll(commandDir) // of a temporary directory
