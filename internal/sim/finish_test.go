@@ -55,11 +55,6 @@ func (w *world) finish(r *rand.Rand) {
 		}
 	}
 	w.look()
-	for _, h := range w.holders {
-		if left := h.Validity(); !h.ended.IsZero() && left > 0 {
-			w.violated("%s: %v had ended and is valid for %v again", h.process, h.Names(), left)
-		}
-	}
 	for _, p := range w.processes {
 		if n := w.cluster.Connections(p.number); n > 0 {
 			w.violated("%s: %d connections after Close", p, n)

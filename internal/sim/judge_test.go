@@ -271,10 +271,15 @@ func (w *world) watch(over <-chan struct{}) {
 	}
 }
 
-// look judges all locks that are held, at this moment.
+// look judges all locks at this moment.
 func (w *world) look() {
 	w.mu.Lock()
 	valid := slices.Clone(w.valid)
+	for _, h := range w.holders {
+		if left := h.Validity(); !h.ended.IsZero() && left > 0 {
+			w.violatedLocked("%s: %v had ended and is valid for %v again", h.process, h.Names(), left)
+		}
+	}
 	w.mu.Unlock()
 	left := make([]time.Duration, len(valid))
 	for i, h := range valid {

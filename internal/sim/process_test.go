@@ -236,7 +236,11 @@ func (p *process) use(r *rand.Rand, h *holder) {
 		h.watch()
 	}
 	for range r.IntN(4) {
-		time.Sleep(between(r, 0, 25*time.Millisecond))
+		rest := between(r, 0, 25*time.Millisecond)
+		if r.IntN(4) == 0 && !p.long { // until the last moment
+			rest = h.Validity() - between(r, 0, 2*time.Millisecond)
+		}
+		time.Sleep(rest)
 		if r.IntN(3) > 0 || h.renewed {
 			p.renew(r, h)
 		} else if again := p.resume(r, h); again != nil {
@@ -272,6 +276,8 @@ func (p *process) renew(r *rand.Rand, h *holder) {
 	switch {
 	case err == nil && ended != nil:
 		p.violated("%s renewed %v, which had ended: %v", p, h.Names(), ended)
+	case err == nil && !h.renewed && time.Since(until) > time.Microsecond:
+		p.violated("%s renewed %v, which ended %v ago", p, h.Names(), time.Since(until))
 	case err == nil:
 		p.count("renewed")
 	default:
