@@ -14,6 +14,12 @@ import (
 // that what runs under the lock is gone by then.
 var errRunningOut = errors.New("the lock is running out")
 
+// Why it does, when no renewal has failed.
+var (
+	errMaximum    = errors.New("it was held for the maximum")
+	errNotRenewed = errors.New("it was not renewed in time") // this process was paused
+)
+
 // keep returns a context of parent that ends when what runs under the lock has to stop:
 // at once when the lock is lost, and otherwise when it can only be renewed for
 // grace any more. Call the returned function when done.
@@ -26,24 +32,26 @@ func keep(parent context.Context, lock *redlock.Lock, grace, patience time.Durat
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		var failed error
+		why := errNotRenewed // unless that is tried
 		for ctx.Err() == nil {
 			left := lock.Validity() - grace
 			switch {
 			case left <= 0:
-				if lost := lock.Err(); lost != nil {
-					cancel(lost)
-				} else {
-					cancel(runningOut(failed))
+				lost := lock.Err()
+				if lost == nil {
+					lost = fmt.Errorf("%w: %s", errRunningOut, strings.TrimPrefix(why.Error(), "redlock: "))
 				}
+				cancel(lost)
 				return
 			case left <= patience:
 				attempt, done := context.WithTimeout(ctx, left)
-				failed = lock.Renew(attempt)
+				if why = lock.Renew(attempt); why == nil {
+					why = errMaximum // if it is no longer than before
+				}
 				done()
 				pause(ctx, min(left, patience/4))
 			default:
-				failed = nil
+				why = errNotRenewed
 				pause(ctx, left-patience)
 			}
 		}
@@ -53,13 +61,6 @@ func keep(parent context.Context, lock *redlock.Lock, grace, patience time.Durat
 		<-watched
 		release()
 	}
-}
-
-func runningOut(failed error) error {
-	if failed == nil { // renewed, if there was time for it, and yet not longer
-		return fmt.Errorf("%w: it was held for the maximum, or not renewed in time", errRunningOut)
-	}
-	return fmt.Errorf("%w: %s", errRunningOut, strings.TrimPrefix(failed.Error(), "redlock: "))
 }
 
 func pause(ctx context.Context, d time.Duration) {

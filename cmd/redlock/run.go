@@ -125,7 +125,9 @@ func newRunner(c *cli.Command, given invocation) (*runner, error) {
 	}
 	r.child = exec.Command(given.rest[0], given.rest[1:]...)
 	r.child.Stdin, r.child.Stdout, r.child.Stderr = c.Root().Reader, c.Root().Writer, c.Root().ErrWriter
-	return r, startable(r.child.Err)
+	// Now, for nobody should wait for a lock and then find a spelling mistake.
+	_, err := exec.LookPath(given.rest[0])
+	return r, startable(err)
 }
 
 // exit gives an error the status that it has in this subcommand.

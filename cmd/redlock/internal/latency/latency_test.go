@@ -94,12 +94,17 @@ func TestAMeasurementCountsPairsAndLeavesNothing(t *testing.T) {
 
 func TestAMeasurementCountsWhatFailed(t *testing.T) {
 	cluster := redlocktest.Start(t, 3)
-	stop := time.AfterFunc(300*time.Millisecond, func() {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for cluster.Node(2).CountOf("EVALSHA") < 20 && t.Context().Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
 		cluster.Node(0).Stop()
 		cluster.Node(1).Stop()
-	})
-	defer stop.Stop()
-	report, err := measure(t, cluster, latency.Plan{Duration: 2 * time.Second, Concurrency: 2})
+	}()
+	report, err := measure(t, cluster, latency.Plan{Duration: 5 * time.Second, Concurrency: 2})
+	<-stopped
 	require.NoError(t, err)
 	assert.Positive(t, report.Pair.Count())
 	assert.Positive(t, report.NoQuorum)
