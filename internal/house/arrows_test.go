@@ -24,7 +24,7 @@ func TestArrowsPointDownward(t *testing.T) {
 		"compat/redsync": {
 			"compat/redsync/redis", "redlock", "pool", "clock", "internal/scripts", "internal/quorum", "internal/foreign",
 		},
-		"redlock":          {"pool", "clock", "internal/scripts", "internal/quorum", "internal/foreign"},
+		"redlock": {"pool", "clock", "internal/scripts", "internal/quorum", "internal/foreign"},
 	} {
 		t.Run(pkg, func(t *testing.T) {
 			sources(t, pkg)
