@@ -17,7 +17,7 @@ const (
 
 // Change is what a monitor is told.
 type Change struct {
-	Kind ChangeKind
+	Kind ChangeKind    // what has become of the node
 	Err  error         // why the node is sick
 	For  time.Duration // how long the quarantine lasts
 }

@@ -48,8 +48,8 @@ func (k NoticeKind) String() string {
 
 // Notice is what [Locker.Watch] saw.
 type Notice struct {
-	Kind  NoticeKind
-	At    time.Time // by this machine's wall clock, when it was seen
+	Kind  NoticeKind // what has happened
+	At    time.Time  // by this machine's wall clock, when it was seen
 	Name  string
 	Owner string        // the label in the holder's token; of the one before, if the lock has ended
 	TTL   time.Duration // what is left of it

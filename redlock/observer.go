@@ -25,16 +25,16 @@ type Event interface{ event() }
 
 // Attempted is one attempt to acquire, at its end.
 type Attempted struct {
-	Names []string
-	Took  time.Duration
-	Votes []NodeVote // one for each node
+	Names []string      // of the lock, sorted
+	Took  time.Duration // from the reading of the clock to the outcome
+	Votes []NodeVote    // one for each node
 	// Err is nil if the attempt won, and what TryAcquire returns otherwise.
 	Err error
 }
 
 // Acquired is a lock that was handed to a caller.
 type Acquired struct {
-	Names        []string
+	Names        []string      // of the lock, sorted
 	Waited       time.Duration // in the method that acquired it
 	Validity     time.Duration // what it has left
 	FencingToken uint64        // 0 without [WithFencing]
@@ -43,15 +43,15 @@ type Acquired struct {
 // AcquireFailed is an Acquire, TryAcquire, Resume or one of their kin that
 // returned an error after it had begun.
 type AcquireFailed struct {
-	Names  []string
-	Waited time.Duration
-	Err    error
+	Names  []string      // of the lock, sorted
+	Waited time.Duration // in the method
+	Err    error         // what it returns
 }
 
 // Renewed is a renewal, at its end, of a lock that has not been released.
 type Renewed struct {
-	Names    []string
-	Took     time.Duration
+	Names    []string      // of the lock, sorted
+	Took     time.Duration // from the reading of the clock to the outcome
 	Validity time.Duration // what the lock has left
 	Votes    []NodeVote
 	Err      error // nil if a quorum renewed
@@ -70,16 +70,16 @@ const (
 
 // Lost is a lock that ended before it was released.
 type Lost struct {
-	Names  []string
+	Names  []string // of the lock, sorted
 	Reason LossReason
-	Held   time.Duration
-	Err    error // what the lock's Err returns
+	Held   time.Duration // from the acquisition to its end
+	Err    error         // what the lock's Err returns
 }
 
 // Released is the first Release of a lock, when a quorum has answered it, or
 // none can. It may come after Release returned, if the context ended that.
 type Released struct {
-	Names    []string
+	Names    []string      // of the lock, sorted
 	Held     time.Duration // from the acquisition to the call
 	Validity time.Duration // what the lock had left at the call; 0 if it had been lost
 	Took     time.Duration
@@ -90,8 +90,8 @@ type Released struct {
 // Reclaimed is a vote or a release on one node that was still to be undone, or
 // done again, and no longer is.
 type Reclaimed struct {
-	Node string
-	Took time.Duration
+	Node string        // its address
+	Took time.Duration // since it was first tried
 	// Undone is false if it was given up: the TTL has undone it.
 	Undone bool
 }
@@ -100,17 +100,19 @@ type Reclaimed struct {
 // come in their order, and only from nodes that [New] has set up; for others
 // there is [pool.WithMonitor].
 type NodeSick struct {
-	Node string
-	Err  error
+	Node string // its address
+	Err  error  // why
 }
 
 // NodeWell is a node that is connected, for the first time or again.
-type NodeWell struct{ Node string }
+type NodeWell struct {
+	Node string // its address
+}
 
 // NodeQuarantined is a node that the restart guard keeps from granting.
 type NodeQuarantined struct {
-	Node string
-	For  time.Duration
+	Node string        // its address
+	For  time.Duration // from now on
 }
 
 func (Attempted) event()       {}
@@ -142,7 +144,7 @@ func (v Vote) String() string {
 
 // NodeVote is a node's vote.
 type NodeVote struct {
-	Node string
+	Node string // its address
 	Vote Vote
 	Took time.Duration // from the beginning of the operation; 0 if pending
 	Err  error         // why it is not a grant

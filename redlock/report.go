@@ -22,7 +22,7 @@ func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
 
 // Finding is the outcome of one check of one node.
 type Finding struct {
-	Level Level
+	Level Level  // how bad it is
 	Node  string // its address, without secrets; empty if it is about all of them, or this machine
 	// What names the check: a short word that stays the same, for programs. The
 	// words are listed at [Locker.Check].

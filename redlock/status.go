@@ -47,8 +47,8 @@ func (s State) String() string {
 // It contains tokens, and who knows a token can release the lock. They are left
 // out when a Status is printed, logged with log/slog or encoded as JSON.
 type Status struct {
-	Name  string
-	State State
+	Name  string // of the lock
+	State State  // what the nodes' answers come to
 	// Token is the value that a quorum has or, in other states, the only one
 	// that was seen.
 	Token string `json:"-"`
