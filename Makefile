@@ -29,7 +29,7 @@ RACE := $(shell [ "$$(go env CGO_ENABLED)" = 1 ] && command -v $$(go env CC) >/d
 TESTFLAGS  ?=
 BENCHFLAGS ?=
 
-TEST = go test $(RACE) -shuffle=on -timeout=10m $(TESTFLAGS)
+TEST = go test $(RACE) -shuffle=on -timeout=20m $(TESTFLAGS)
 
 # each_module runs a command in every module, and names the module, for most Go commands do not.
 # It goes through all of them before it fails: one run should tell everything there is to mend.

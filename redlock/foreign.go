@@ -15,7 +15,7 @@ func init() {
 		return option(func(c *config) { c.anyNumber = true })
 	}
 	foreign.Refused = func(err error) bool {
-		return errors.Is(err, errHeld) || errors.Is(err, errMissing) || errors.Is(err, errOther)
+		return errors.Is(err, errHeld) || errors.Is(err, errMissing) || errors.Is(err, errOther) || errors.Is(err, errPassed)
 	}
 	foreign.Unheard = func(err error) bool { return errors.Is(err, errPending) }
 }
