@@ -242,8 +242,8 @@ func (p *process) use(r *rand.Rand, h *holder) {
 		}
 		time.Sleep(rest)
 		if r.IntN(3) > 0 || h.renewed {
-			p.renew(r, h)
-		} else if again := p.resume(r, h); again != nil {
+			h.process.renew(r, h)
+		} else if again := pick(r, p.processes[1:]).resume(r, h); again != nil {
 			h = again
 		}
 	}
@@ -261,10 +261,10 @@ func (p *process) use(r *rand.Rand, h *holder) {
 	if r.IntN(6) == 0 {
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = h.Renew(context.Background()) })
-		wg.Go(func() { h.process.release(r.Uint64(), h) })
+		wg.Go(func() { h.process.release(r, h) })
 		wg.Wait()
 	}
-	h.process.release(r.Uint64(), h)
+	h.process.release(r, h)
 }
 
 func (p *process) renew(r *rand.Rand, h *holder) {
@@ -286,19 +286,18 @@ func (p *process) renew(r *rand.Rand, h *holder) {
 	p.look()
 }
 
+// resume takes over a lock that a process holds, perhaps this one.
 func (p *process) resume(r *rand.Rand, h *holder) *holder {
-	other := pick(r, p.processes[1:])
 	ctx := p.caller(r)
-	again := &holder{process: other, ttl: pick(r, p.ttls())}
-	before := p.begin(other, "Resume", h.Names())
-	k, err := other.locker.Resume(ctx, h.Names(), h.Token(), redlock.WithTTL(again.ttl))
-	ctx.over(other, "Resume")
+	again := &holder{process: p, ttl: pick(r, p.ttls())}
+	before := p.begin(p, "Resume", h.Names())
+	k, err := p.locker.Resume(ctx, h.Names(), h.Token(), redlock.WithTTL(again.ttl))
+	ctx.over(p, "Resume")
 	return p.acquired(again, k, err, h, before)
 }
 
 // release releases, and judges that it is over then.
-func (p *process) release(seed uint64, h *holder) {
-	r := rand.New(rand.NewPCG(seed, 0))
+func (p *process) release(r *rand.Rand, h *holder) {
 	ctx := p.caller(r)
 	defer ctx.end()
 	until := h.until()
