@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,6 +239,10 @@ func (r *runner) attend(ctx context.Context, lock *redlock.Lock, signals *child.
 			r.log.Warn("stopping the command", "names", lock.Names(), "grace", r.grace, "reason", cause)
 		}
 	})
+	// A pause between the acquisition and here may have been a long one.
+	if held.Err() != nil || lock.Validity() <= r.grace {
+		return child.Result{}, fmt.Errorf("%w; the command was not started", cmp.Or(context.Cause(held), errRunningOut))
+	}
 	result, err := child.Run(held, r.child, child.Options{
 		Grace:   r.grace,
 		Signals: signals,

@@ -22,6 +22,25 @@ func TestTheCommandDoesNotOutliveTheOneThatHoldsItsLock(t *testing.T) {
 	assert.Empty(t, p.rest())
 }
 
+func TestCtrlZStopsTheWaitForALock(t *testing.T) {
+	t.Parallel()
+	cluster := redlocktest.Start(t, 3)
+	for i := range cluster.Len() {
+		cluster.Node(i).Set("job", "another's", time.Hour)
+	}
+	screen, p := onTerminal(t, cluster, jobControl(time.Minute, "echo ran"))
+	require.Eventually(t, func() bool { return cluster.Node(0).Commands() > 0 }, eventually, time.Millisecond)
+	screen.send(ctrlZ)
+	screen.await("stopped with 148", 1) // 128 + SIGTSTP
+	for i := range cluster.Len() {
+		cluster.Node(i).Delete("job")
+	}
+	screen.send("continue\n")
+	screen.await("ended with 0", 1)
+	assert.Contains(t, screen.shown.String(), "ran\r\n", "which was not stopped at its start")
+	assert.Equal(t, 0, p.status())
+}
+
 const (
 	ctrlC = "\x03"
 	ctrlZ = "\x1a"

@@ -26,6 +26,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, o Options) (Result, error) {
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(cmd.SysProcAttr)
+	o.Signals.collect(others)
 	if err := cmd.Start(); err != nil {
 		return Result{}, err
 	}

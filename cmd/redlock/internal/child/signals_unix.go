@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// Signals collects the signals that are meant for the command. It begins
-// before there is one, so that none falls into a gap.
+// Signals collects the signals that are meant for the command. Those that may
+// end it are collected before there is one, so that none falls into a gap; the
+// others have no meaning before, or their usual one, such as Ctrl-Z.
 type Signals struct {
 	c chan os.Signal
 	// Nobody reads what comes here. That it is caught makes writing to a pipe
@@ -17,11 +18,10 @@ type Signals struct {
 	pipe chan os.Signal
 }
 
-// passedOn are the signals that people and supervisors send to a program.
-var passedOn = []os.Signal{
-	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
-	syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGTSTP,
-}
+var (
+	ending = []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM}
+	others = []os.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGTSTP}
+)
 
 // Listen begins to collect signals. What was to be ignored when the program
 // was started (nohup, a script's background jobs) stays ignored, by the
@@ -32,12 +32,16 @@ func Listen() (*Signals, error) {
 		pipe: make(chan os.Signal, 1),
 	}
 	signal.Notify(s.pipe, syscall.SIGPIPE)
-	for _, sig := range passedOn {
+	s.collect(ending)
+	return s, nil
+}
+
+func (s *Signals) collect(signals []os.Signal) {
+	for _, sig := range signals {
 		if !signal.Ignored(sig) {
 			signal.Notify(s.c, sig)
 		}
 	}
-	return s, nil
 }
 
 // Close gives the signals their usual effect again.
