@@ -10,8 +10,7 @@ import (
 )
 
 func TestBenchPrintsLatencies(t *testing.T) {
-	cluster := redlocktest.Start(t, 3)
-	env := []string{"REDLOCK_NODES=" + strings.Join(cluster.Addrs(), ",")}
+	_, env := clusterWith(t)
 	status, out, errs := program(t.Context(), env, "bench", "--duration", "500ms", "-c", "2", "--fence")
 	assert.Equal(t, exitOK, status, errs)
 	assert.Regexp(t, `^3 nodes, 2 at once, [0-9.]+m?s: \d+ pairs, \d+ a second\n\n +mean +min +p50 +p90 +p99 +p99.9 +max\nacquire +[0-9.]+`, out)
@@ -20,8 +19,7 @@ func TestBenchPrintsLatencies(t *testing.T) {
 }
 
 func TestBenchHasTheSameFieldsInJSONWhateverItMeasured(t *testing.T) {
-	cluster := redlocktest.Start(t, 3)
-	env := []string{"REDLOCK_NODES=" + strings.Join(cluster.Addrs(), ",")}
+	_, env := clusterWith(t)
 	status, out, errs := program(t.Context(), env, "--json", "bench", "--duration", "200ms")
 	assert.Equal(t, exitOK, status, errs)
 	golden(t, "bench.json", out)

@@ -15,17 +15,22 @@ import (
 	"github.com/redquorum/go-redlock/redlocktest"
 )
 
+// slowMachine is a variable that keeps a busy machine from looking like nodes
+// that hang.
+const slowMachine = "REDLOCK_NODE_TIMEOUT=20s"
+
 // clusterWith starts three nodes, and returns an environment that names them.
 func clusterWith(t *testing.T) (*redlocktest.Cluster, []string) {
 	t.Helper()
 	cluster := redlocktest.Start(t, 3)
-	return cluster, []string{"REDLOCK_NODES=" + strings.Join(cluster.Addrs(), ",")}
+	return cluster, []string{"REDLOCK_NODES=" + strings.Join(cluster.Addrs(), ","), slowMachine}
 }
 
 // hold acquires a lock, which the test releases.
 func hold(t *testing.T, cluster *redlocktest.Cluster, name, owner string) *redlock.Lock {
 	t.Helper()
-	locker, err := redlock.New(cluster.Addrs(), redlock.WithOwner(owner), redlock.WithTTL(time.Minute), redlock.WithFencing(true))
+	locker, err := redlock.New(cluster.Addrs(), redlock.WithOwner(owner), redlock.WithTTL(time.Minute), redlock.WithFencing(true),
+		redlock.WithNodeTimeout(20*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, locker.Close()) })
 	lock, err := locker.Acquire(t.Context(), name)

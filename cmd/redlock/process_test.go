@@ -59,7 +59,7 @@ func commandLine(t *testing.T, cluster *redlocktest.Cluster, args ...string) *ex
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.Env = append(os.Environ(), asCommand+"=1", slowMachine)
 	if cluster != nil {
 		cmd.Env = append(cmd.Env, "REDLOCK_NODES="+strings.Join(cluster.Addrs(), ","))
 	}

@@ -71,7 +71,7 @@ func TestAHistogramOfNothingIsAllZero(t *testing.T) {
 
 func measure(t *testing.T, cluster *redlocktest.Cluster, plan latency.Plan) (*latency.Report, error) {
 	t.Helper()
-	locker, err := redlock.New(cluster.Addrs())
+	locker, err := redlock.New(cluster.Addrs(), redlock.WithNodeTimeout(20*time.Second))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, locker.Close()) })
 	return latency.Measure(t.Context(), locker, plan)
@@ -121,7 +121,7 @@ func TestAMeasurementThatCannotBeginSaysWhy(t *testing.T) {
 
 func TestAnInterruptedMeasurementReportsWhatItHas(t *testing.T) {
 	cluster := redlocktest.Start(t, 3)
-	locker, err := redlock.New(cluster.Addrs())
+	locker, err := redlock.New(cluster.Addrs(), redlock.WithNodeTimeout(20*time.Second))
 	require.NoError(t, err)
 	defer locker.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
