@@ -13,6 +13,7 @@
  * behind it may then end at any later one.
  *
  * Without any -D it explores mutual exclusion, with one renewal of each lock.
+ * -DNODES=5  explores five nodes instead of three
  * -DFENCING  explores fencing numbers instead
  * -DUNTIMED  (with FENCING) assumes nothing about time: a key may end at any
  *            moment, and no client looks at its clock
@@ -101,8 +102,10 @@
 #define SETTLED(k) (agreed[k] >= QUORUM(k))
 #endif
 
+#ifndef NODES
 #define NODES     3
-#define EVERY     7 /* node */
+#endif
+#define EVERY     (BIT(NODES) - 1) /* node */
 #ifdef FENCING
 #define CLAIMS    3
 #else
@@ -114,7 +117,8 @@
 #define NAME(k)   65 + CLIENT(k), 1 + (k) % 2
 
 #define BIT(n)      (1 << (n))
-#define COUNT(set)  (((set) & 1) + (((set) >> 1) & 1) + (((set) >> 2) & 1))
+#define IN(set, n)  (((set) >> (n)) & 1)
+#define COUNT(set)  (IN(set, 0) + IN(set, 1) + IN(set, 2) + IN(set, 3) + IN(set, 4))
 #define HOLDS(n, k) (holder[n] != NOBODY && SAME(holder[n], k))
 #ifdef GUARD
 #define ABSTAINS(n) (forgot[n] != NOBODY)
@@ -347,11 +351,10 @@ hidden short names = 210;
 hidden byte t;
 #define DIGIT(n) (n == 0 -> 1 : (n == 1 -> 10 : 100))
 #define WHO(n) ((names / DIGIT(n)) % 10)
-#define PENDING(set, n) (((set) >> (n)) & 1)
 #define RANK(n) ((counter[n] << 8) | (holder[n] << 6) \
-	| (PENDING(acquires[0], n) << 5) | (PENDING(acquires[1], n) << 4) | (PENDING(acquires[2], n) << 3) \
-	| (PENDING(confirms[0], n) << 2) | (PENDING(confirms[1], n) << 1) | PENDING(confirms[2], n))
-#define SWAPPED(set, a, b) (PENDING(set, a) == PENDING(set, b) -> set : set ^ (BIT(a) | BIT(b)))
+	| (IN(acquires[0], n) << 5) | (IN(acquires[1], n) << 4) | (IN(acquires[2], n) << 3) \
+	| (IN(confirms[0], n) << 2) | (IN(confirms[1], n) << 1) | IN(confirms[2], n))
+#define SWAPPED(set, a, b) (IN(set, a) == IN(set, b) -> set : set ^ (BIT(a) | BIT(b)))
 
 inline swapUnlessRanked(a, b) {
 	if
@@ -455,14 +458,15 @@ inline loseCounter(n) {
 #else
 /*
  * No reply is lost here: whatever a client does with a vote less it may also do
- * with it.
+ * with it. An acquire that finds its own key does nothing: a TTL is never
+ * shortened.
  */
 
 inline grant(n, k) {
 	d_step {
 		((acquires[k] & BIT(n)) || phase[k] == ENDED) && GRANTS(n, k) && !ABSTAINS(n) && holder[n] != k ->
 		acquires[k] = acquires[k] & ~BIT(n);
-		lease[n] = (holder[n] == k -> lease[n] : 0); /* a TTL is never shortened */
+		lease[n] = 0;
 		holder[n] = k;
 		votes[k] = (phase[k] == ASKING -> votes[k] | BIT(n) : votes[k]);
 		printf("  node %d grants %c%d\n", WHO(n), NAME(k))
