@@ -100,8 +100,9 @@ func (p *patience) wait(ctx context.Context, line *line, failed *QuorumError, ho
 }
 
 // awaitRelease waits for announcements, for d at the most. After the first
-// there is a pause of about a round trip for that of the leading node, or of a
-// quorum, to follow.
+// there is a pause of a few round trips for that of the leading node, or of a
+// quorum, to follow: it may be a late one of a release that others have long
+// made use of.
 //
 // What the leading node says is not believed for longer than a poll interval,
 // however many announcements come: it may hold a vote that nobody undoes.
@@ -110,7 +111,7 @@ func (p *patience) awaitRelease(ctx context.Context, e *ear, d time.Duration) ap
 		p.askAll = 0
 		return together
 	}
-	p.locker.await(ctx, e.sure, p.roundTrip)
+	p.locker.await(ctx, e.sure, lateness*p.roundTrip)
 	now := p.locker.clock.Elapsed()
 	if p.askAll == 0 {
 		p.askAll = now + p.poll()
