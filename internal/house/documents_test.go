@@ -30,10 +30,11 @@ func TestTheTestsThatTheDocumentsNameExist(t *testing.T) {
 
 	named := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w+)`")
 	found := 0
-	documents, err := filepath.Glob(filepath.Join(root(t), "docs", "*.md"))
-	require.NoError(t, err)
-	for _, name := range []string{"README.md", "CONTRIBUTING.md"} {
-		documents = append(documents, filepath.Join(root(t), name))
+	var documents []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		some, err := filepath.Glob(filepath.Join(root(t), filepath.FromSlash(pattern)))
+		require.NoError(t, err)
+		documents = append(documents, some...)
 	}
 	for _, name := range documents {
 		text, err := os.ReadFile(name)
