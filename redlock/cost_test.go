@@ -42,7 +42,8 @@ func TestAPairCostsFewAllocationsAndOneWriteForEachNodeAndOperation(t *testing.T
 	nodes.writes.Store(0)
 	allocations := testing.AllocsPerRun(pairs, pair)
 	assert.LessOrEqual(t, allocations, float64(maxAllocations))
-	assert.LessOrEqual(t, nodes.writes.Load(), int64(10*(pairs+1)))
+	// On a busy machine a node may be late, and is connected to again.
+	assert.Less(t, float64(nodes.writes.Load())/(pairs+1), 10.5)
 }
 
 func TestACrowdSharesItsWrites(t *testing.T) {
