@@ -20,6 +20,9 @@ const (
 	// handover is how soon somebody who waits has the lock once it was released,
 	// on a network that works, however seldom they poll.
 	handover = 25 * time.Millisecond
+	// relistening is how much later that may be if the announcement was lost with
+	// the connections: there is a pause before the next attempt to listen.
+	relistening = 150 * time.Millisecond
 )
 
 // finish judges what there is to be judged when the troubles are over.
@@ -128,7 +131,16 @@ func (w *world) handOver(r *rand.Rand) {
 		w.violated("%s does not get %q: %v", giver, name, err)
 		return
 	}
-	given, wanted := between(r, 0, 8*time.Millisecond), between(r, 0, 8*time.Millisecond)
+	given, wanted, bound := between(r, 0, 8*time.Millisecond), between(r, 0, 8*time.Millisecond), handover
+	if r.IntN(3) == 0 {
+		given, bound = between(r, 8*time.Millisecond, 16*time.Millisecond), handover+relistening
+		time.AfterFunc(given-between(r, 0, time.Millisecond), func() {
+			w.log("all nodes", "reset the connections of listeners")
+			for node := range w.nodes {
+				w.cluster.Node(node).CutListeners()
+			}
+		})
+	}
 	var both sync.WaitGroup
 	both.Go(func() {
 		time.Sleep(given)
@@ -137,11 +149,11 @@ func (w *world) handOver(r *rand.Rand) {
 	both.Go(func() {
 		time.Sleep(wanted)
 		w.log(taker.String(), "Acquire [%s]", name)
-		ctx, cancel := context.WithTimeout(context.Background(), max(0, given-wanted)+handover)
+		ctx, cancel := context.WithTimeout(context.Background(), max(0, given-wanted)+bound)
 		defer cancel()
 		k, err := taker.locker.Acquire(ctx, name, redlock.WithTTL(time.Minute), redlock.WithRetryDelay(10*time.Second, 10*time.Second))
 		if err != nil {
-			w.violated("%s does not get %q within %v of its release: %v", taker, name, handover, err)
+			w.violated("%s does not get %q within %v of its release: %v", taker, name, bound, err)
 			return
 		}
 		w.count("handed over")

@@ -288,6 +288,17 @@ func (n *Node) Cut() {
 	n.resetLocked()
 }
 
+// CutListeners resets the connections on which clients listen.
+func (n *Node) CutListeners() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for c := range n.conns {
+		if c.channels != nil {
+			c.failLocked(reset())
+		}
+	}
+}
+
 // Lie makes the node claim that it has raised counters, when it is asked to
 // confirm a number, without doing so.
 func (n *Node) Lie() {
@@ -298,9 +309,11 @@ func (n *Node) Lie() {
 
 func (n *Node) resetLocked() {
 	for c := range n.conns {
-		c.failLocked(os.NewSyscallError("read", syscall.ECONNRESET))
+		c.failLocked(reset())
 	}
 }
+
+func reset() error { return os.NewSyscallError("read", syscall.ECONNRESET) }
 
 func (n *Node) dial(ctx context.Context, client int) (net.Conn, error) {
 	n.mu.Lock()
