@@ -44,7 +44,7 @@ func outcome(err error, status int) string {
 		return "interrupted"
 	case errors.Is(err, errRunningOut), errors.Is(err, redlock.ErrLost):
 		return "lost"
-	case errors.Is(err, redlock.ErrNoQuorum):
+	case unanswered(err):
 		return "no_quorum"
 	case errors.Is(err, redlock.ErrTaken), errors.Is(err, context.DeadlineExceeded):
 		return "taken"

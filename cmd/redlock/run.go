@@ -151,7 +151,7 @@ func (r *runner) exit(err error) error {
 		status = interrupted.status()
 	case errors.Is(err, redlock.ErrLost), errors.Is(err, errRunningOut):
 		status = exitLost
-	case errors.Is(err, redlock.ErrNoQuorum):
+	case unanswered(err):
 		status = exitNoQuorum
 	case errors.Is(err, redlock.ErrTaken), errors.Is(err, context.DeadlineExceeded):
 		status = r.Int("conflict-exit-code")

@@ -152,6 +152,17 @@ func TestRunHasStatusesOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestNodesThatHangAreNotTakenForOthersThatHoldTheLock(t *testing.T) {
+	t.Parallel()
+	cluster := redlocktest.Start(t, 3)
+	for i := range cluster.Len() {
+		cluster.Node(i).Hang()
+	}
+	status, _, stderr := output(t, cluster, "--json", "--node-timeout", "1s", "run", "--wait", "200ms", "job", "--", "true")
+	assert.Equal(t, 194, status, stderr)
+	assert.Contains(t, stderr, `"outcome":"no_quorum"`)
+}
+
 func TestRunWithoutNodesSaysHowToNameThem(t *testing.T) {
 	t.Parallel()
 	cmd := commandLine(t, nil, "run", "job", "--", "true")

@@ -69,8 +69,17 @@ func exitStatus(err error) (status int, silent bool) {
 		return interrupted.status(), false
 	case errors.Is(err, redlock.ErrConfig):
 		return exitUsage, false
-	case errors.Is(err, redlock.ErrNoQuorum):
+	case unanswered(err):
 		return exitNoQuorum, false
 	}
 	return exitFailed, false
+}
+
+// unanswered says whether too few nodes answered: also within the time that
+// there was to wait, if none said that others hold the lock.
+func unanswered(err error) bool {
+	var failed *redlock.QuorumError
+	timedOut := errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redlock.ErrTaken) &&
+		errors.As(err, &failed) && failed.Refused == 0
+	return timedOut || errors.Is(err, redlock.ErrNoQuorum)
 }
