@@ -10,8 +10,9 @@ import (
 
 // Collector counts what one [redlock.Locker] does. It is that Locker's
 // [redlock.Observer] and a [prometheus.Collector], and safe for concurrent use.
-// Observing takes no more than a few atomic additions and never waits for a
-// scrape.
+// Observing an event is a few atomic additions. Only the first about a name or a
+// node may have to wait until a registry has read the figures, and never until
+// somebody has fetched them.
 //
 // It belongs to one Locker: events do not say whose they are, and two Lockers
 // can be of different opinions about one node. When the Locker is closed, take

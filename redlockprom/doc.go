@@ -44,6 +44,10 @@
 // and redlock_fencing_tokens_total exist once there is a Locker to ask; redlock_nodes
 // and redlock_quorum_margin after the first operation.
 //
+// A Locker made by NewWithPools tells nothing of its nodes' connections: it has no
+// redlock_node_up, no node is seen to be in quarantine, and the margin knows only
+// their errors.
+//
 // The margin counts a node as able to grant while it is up, is not in
 // quarantine, and has not answered its last vote in an attempt with an error of
 // its own (READONLY, OOM and the like) within the last five minutes. Granted votes

@@ -15,7 +15,7 @@ import (
 // lock on several names gets their common label, or "several". Default: an empty
 // label, which for Prometheus is none.
 //
-// Each value costs about 75 time series, so there must be few. After a hundred,
+// Each value costs about 80 time series, so there must be few. After a hundred,
 // new ones become "other". label is called for each event, concurrently: it must
 // return at once.
 func WithNames(label func(name string) string) Option {

@@ -183,7 +183,7 @@ func (n *nodes) collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// snapshot keeps Observe from waiting for whoever reads what is collected.
+// snapshot is for sending metrics without holding the mutex.
 func (n *nodes) snapshot() (map[string]*node, int) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

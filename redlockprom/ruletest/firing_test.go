@@ -37,6 +37,24 @@ var scenarios = []struct {
 		}, nil,
 	},
 	{
+		"two of three nodes are down for seven seconds", 3,
+		func(s *scene) {
+			together(
+				func() { s.hold("short", 2*time.Second, 7*time.Minute) },
+				func() {
+					time.Sleep(3 * time.Minute)
+					for i := range 2 {
+						s.cluster.Node(i).Stop()
+					}
+					time.Sleep(7 * time.Second)
+					for i := range 2 {
+						require.NoError(s, s.cluster.Node(i).Restart())
+					}
+				},
+			)
+		}, nil,
+	},
+	{
 		"a single node", 1,
 		func(s *scene) { s.work(5 * time.Minute) }, nil,
 	},
@@ -81,7 +99,7 @@ var scenarios = []struct {
 			s.cluster.Node(0).SetDelay(time.Millisecond)
 			s.cluster.Node(1).SetDelay(time.Millisecond)
 			s.cluster.Node(2).SetError("READONLY You can't write against a read only replica.", "SET", "DEL", "PEXPIRE")
-			s.work(15 * time.Minute)
+			s.work(8 * time.Minute)
 		},
 		[]string{"RedlockNodeErrors", "RedlockQuorumMarginZero"},
 	},
@@ -123,14 +141,14 @@ var scenarios = []struct {
 			for _, lock := range held {
 				require.NoError(s, lock.Release(s.Context()))
 			}
-			s.work(15 * time.Minute)
+			s.work(13 * time.Minute)
 		},
 		[]string{"RedlockNodeDown", "RedlockQuorumMarginZero", "RedlockReclaimsPiling"},
 	},
 	{
 		"many want one lock that is held for long", 3,
 		func(s *scene) {
-			hold := func() { s.hold("popular", 7*time.Second, 30*time.Minute) }
+			hold := func() { s.hold("popular", 7*time.Second, 22*time.Minute) }
 			together(hold, hold, hold, hold)
 		},
 		[]string{"RedlockWaitsLong"},

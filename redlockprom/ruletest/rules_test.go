@@ -90,7 +90,7 @@ func everything(t *testing.T) *store {
 // has reports whether there is a metric of this name, a histogram included.
 func (s *store) has(metric string) bool {
 	for _, suffix := range []string{"", "_count"} {
-		if len(s.matching([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric+suffix)})) > 0 {
+		if len(s.matching([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, metric+suffix)})) > 0 {
 			return true
 		}
 	}
@@ -140,7 +140,7 @@ func requireSelects(t *testing.T, seen *store, text string) {
 
 // with returns a matcher beside that of the metric's name.
 func with(selector *parser.VectorSelector, m *labels.Matcher) []*labels.Matcher {
-	return []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, selector.Name), m}
+	return []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, selector.Name), m}
 }
 
 func firstSelector(node parser.Node) *parser.VectorSelector {

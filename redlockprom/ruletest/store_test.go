@@ -1,7 +1,6 @@
 package ruletest_test
 
 import (
-	"context"
 	"slices"
 	"strconv"
 	"testing"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/storage"
@@ -72,7 +72,7 @@ func (s *store) keep(family *dto.MetricFamily, metric *dto.Metric) {
 
 func (s *store) add(name string, metric *dto.Metric, value float64, more ...string) {
 	b := labels.NewBuilder(labels.FromStrings(more...))
-	b.Set(labels.MetricName, name).Set("job", "app").Set("instance", "app-1:9090")
+	b.Set(model.MetricNameLabel, name).Set("job", "app").Set("instance", "app-1:9090")
 	for _, label := range metric.GetLabel() {
 		b.Set(label.GetName(), label.GetValue()) // an empty one is none
 	}
@@ -103,10 +103,10 @@ func (s *store) selected(_ bool, _ *storage.SelectHints, matchers ...*labels.Mat
 // evaluate runs a query at each interval of what is remembered.
 func (s *store) evaluate(t *testing.T, engine *promql.Engine, expr string) promql.Matrix {
 	t.Helper()
-	query, err := engine.NewRangeQuery(context.Background(), s, nil, expr, s.first, s.last, interval)
+	query, err := engine.NewRangeQuery(t.Context(), s, nil, expr, s.first, s.last, interval)
 	require.NoError(t, err)
 	defer query.Close()
-	result := query.Exec(context.Background())
+	result := query.Exec(t.Context())
 	require.NoError(t, result.Err, expr)
 	require.Empty(t, result.Warnings, expr)
 	matrix, err := result.Matrix()
