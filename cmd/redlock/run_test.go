@@ -114,8 +114,8 @@ func TestRunHasStatusesOfItsOwn(t *testing.T) {
 		{"run job -- /", 126, "redlock: run: "},
 		{"run --try taken -- ./no-such-command", 127, "no such file"}, // which need not wait
 		{"run --try taken -- true", 193, `redlock: acquire "taken": others hold the lock`},
-		{"run --wait 100ms taken -- true", 193, `redlock: acquire "taken": context deadline exceeded`},
-		{"run --wait 100ms job taken -- true", 193, `"taken"`},
+		{"run --wait 2s taken -- true", 193, `redlock: acquire "taken": context deadline exceeded`},
+		{"run --wait 2s job taken -- true", 193, `"taken"`},
 		{"run --try -E 75 taken -- true", 75, "others hold the lock"},
 		{"run --try --conflict-exit-code 0 taken -- true", 0, ""},
 		{"run -- true", 196, "run: no name to lock"},
