@@ -16,7 +16,7 @@ import (
 const (
 	mine   = "token.owner"
 	hour   = time.Hour
-	limit  = 1 << 53 // a Lua number is exact below
+	limit  = int64(1 << 53) // a Lua number is exact below
 	broken = "fencing counter is not a number"
 )
 

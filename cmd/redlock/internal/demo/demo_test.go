@@ -1,6 +1,7 @@
 package demo_test
 
 import (
+	"math/bits"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		func(o *demo.Options) { o.PerLocker = -1 },
 		func(o *demo.Options) { o.Lockers, o.PerLocker = 1, 1 },
 		func(o *demo.Options) { o.Lockers, o.PerLocker = 13, 1 },
-		func(o *demo.Options) { o.Lockers, o.PerLocker = 1<<32, 1<<32 },
+		func(o *demo.Options) { o.Lockers, o.PerLocker = 1<<(bits.UintSize/2), 1<<(bits.UintSize/2) },
 	} {
 		o := good
 		spoil(&o)
