@@ -38,7 +38,8 @@ func NewCluster(n int, seed uint64) *Cluster {
 			apart:  make(map[int]bool),
 			paused: make(map[int]bool),
 		}
-		node.store.offset = time.Duration(rand.New(rand.NewPCG(seed, uint64(i))).Int64N(int64(time.Millisecond)))
+		node.random = rand.New(rand.NewPCG(seed, uint64(i)))
+		node.store.offset = time.Duration(node.random.Int64N(int64(time.Millisecond)))
 		node.store.publish = node.announceLocked
 		c.nodes = append(c.nodes, node)
 		c.byAddr[node.addr] = node
@@ -134,6 +135,7 @@ type Node struct {
 	starts int
 	hung   bool
 	queue  []work // what waits for a hung node
+	random *rand.Rand
 	mute   bool
 	deaf   bool
 	lies   bool
@@ -205,8 +207,8 @@ func (n *Node) Start(forgets bool) {
 }
 
 // Hang stops the node from executing anything, and Resume lets it go on with
-// all that has arrived, in order on each connection, also on connections that
-// were given up.
+// all that has arrived, also on connections that were given up: one connection
+// after the other, in any order.
 func (n *Node) Hang() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -220,8 +222,19 @@ func (n *Node) Resume() {
 	n.hung = false
 	queue := n.queue
 	n.queue = nil
+	var conns []*conn
+	arrived := make(map[*conn][]work)
 	for _, w := range queue {
-		n.executeLocked(w)
+		if arrived[w.conn] == nil {
+			conns = append(conns, w.conn)
+		}
+		arrived[w.conn] = append(arrived[w.conn], w)
+	}
+	n.random.Shuffle(len(conns), func(i, j int) { conns[i], conns[j] = conns[j], conns[i] })
+	for _, c := range conns {
+		for _, w := range arrived[c] {
+			n.executeLocked(w)
+		}
 	}
 }
 
