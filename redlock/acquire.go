@@ -92,7 +92,7 @@ func (l *Locker) newAcquisition(k *Lock) *acquisition {
 		op:     "acquire",
 		names:  k.names,
 		claim:  &k.claim,
-		script: scripts.Acquire(k.keys, k.token, k.ttl, l.fencing(k)),
+		script: k.acquisition(l.fencing(k)),
 	}}
 	if k.config.ways.Shuffle {
 		p.first = rand.IntN(len(l.pools))

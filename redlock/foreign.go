@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redquorum/go-redlock/internal/foreign"
+	"github.com/redquorum/go-redlock/internal/scripts"
 )
 
 func init() {
@@ -31,6 +32,15 @@ func (l *Locker) drawToken(t *target) (string, error) {
 		return "", err
 	}
 	return token, checkToken(token)
+}
+
+// acquisition returns the command of an attempt. A token that somebody else has
+// chosen may be somebody else's, too, and must not be granted what they hold.
+func (k *Lock) acquisition(fencing scripts.Fencing) *scripts.Call {
+	if k.config.ways.Token != nil {
+		return scripts.AcquireNew(k.keys, k.token, k.ttl, fencing)
+	}
+	return scripts.Acquire(k.keys, k.token, k.ttl, fencing)
 }
 
 // thoroughness is how long to wait for votes that change nothing: short beside

@@ -3,6 +3,8 @@ package redlock
 import (
 	"context"
 	"slices"
+
+	"github.com/redquorum/go-redlock/internal/scripts"
 )
 
 // Resume takes over a lock that is held under a token: a worker that goes on
@@ -32,30 +34,35 @@ func (l *Locker) Resume(ctx context.Context, names []string, token string, opts 
 		return nil, err
 	}
 	began := l.witness.clock(l)
-	k, err := l.takeOver(ctx, t, token)
+	k := l.newLock(t, token)
+	err = k.takeOver(ctx)
 	return l.handOut(k, t.names, began, err) //nolint:contextcheck // nobody waits for announcements
 }
 
-func (l *Locker) takeOver(ctx context.Context, t *target, token string) (*Lock, error) {
-	k := l.newLock(t, token)
-	k.hold(l.clock.Elapsed()) // nobody sees the lock before the renewal has proved it
+// takeOver proves that the keys hold the lock's token. Nobody has the lock yet.
+func (k *Lock) takeOver(ctx context.Context) error {
+	k.hold(k.locker.clock.Elapsed()) // nobody sees the lock before the renewal has proved it
 	k.mu.Lock()
 	r := k.newRenewalLocked()
 	k.mu.Unlock()
 	r.send()
-	if err := r.wait(ctx); err != nil {
-		// The renewal may still come to a quorum, but it must not refill a node
-		// then: whoever holds the lock may have released it meanwhile.
-		k.unwanted.Store(true)
-		return nil, err
+	err := r.wait(ctx)
+	if err == nil && k.config.fencing {
+		err = k.numberAgain(ctx)
 	}
-	if t.fencing {
-		if err := k.numberAgain(ctx); err != nil {
-			return nil, err
-		}
+	if err == nil {
+		// Once more: a process that has just started knew none of the nodes.
+		err = k.locker.twins.check(k.locker.pools)
+	}
+	if err != nil {
+		// The renewal may still come to a quorum, but neither it nor anything
+		// else of ours must set a key then: whoever holds the lock may have
+		// released it meanwhile.
+		k.unwanted.Store(true)
+		return err
 	}
 	k.keep()
-	return k, nil
+	return nil
 }
 
 // numberAgain draws a fencing number for a lock that is held: the keys grant
@@ -63,6 +70,7 @@ func (l *Locker) takeOver(ctx context.Context, t *target, token string) (*Lock, 
 func (k *Lock) numberAgain(ctx context.Context) error {
 	p := k.locker.newAcquisition(k)
 	p.again = true
+	p.script = scripts.AcquireAgain(k.keys, k.token, k.ttl, k.locker.fencing(k))
 	verdict := p.canvass(ctx, together)
 	failed := p.failure(ctx, verdict)
 	if failed == nil {
@@ -71,8 +79,11 @@ func (k *Lock) numberAgain(ctx context.Context) error {
 	if failed == nil {
 		failed = k.usable(ctx, p)
 	}
-	if failed != nil {
-		return failed
+	switch {
+	case failed == nil:
+		return nil
+	case failed.outcome == ErrTaken: //nolint:errorlint // it is one of ours
+		failed.outcome, failed.detail = ErrLost, "the keys were gone or taken"
 	}
-	return nil
+	return failed
 }

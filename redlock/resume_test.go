@@ -1,8 +1,12 @@
 package redlock_test
 
 import (
+	"bytes"
 	"context"
+	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,5 +123,87 @@ func TestAResumeThatWasCancelledRefillsNothing(t *testing.T) {
 		require.NoError(t, k.Release(t.Context()))
 		time.Sleep(time.Second) // the replies to both have arrived
 		requireFree(t, c, job)
+	})
+}
+
+func TestAResumeThatGetsNoFencingNumberBringsNothingBack(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		k := acquired(t, newLocker(t, c), job, redlock.WithFencing(true))
+		var lag atomic.Int64
+		other := newLocker(t, c, redlock.WithDialer(lagging(t, c, &lag)))
+		lag.Store(int64(100 * time.Millisecond))
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		_, err := other.Resume(ctx, []string{job}, k.Token(), redlock.WithFencing(true))
+		requireOutcome(t, err, context.DeadlineExceeded)
+		require.NoError(t, k.Release(t.Context()))
+		requireFree(t, c, job)
+		time.Sleep(time.Second) // what was on its way to the nodes arrives
+		requireFree(t, c, job)
+	})
+}
+
+// lagging dials connections on which what is written arrives late.
+func lagging(t *testing.T, c *redlocktest.Cluster, lag *atomic.Int64) func(context.Context, string, string) (net.Conn, error) {
+	t.Helper()
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := c.Dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		l := &laggingConn{Conn: conn, lag: lag, closed: make(chan struct{}), sent: make(chan lateBytes, 1000)}
+		go l.deliver()
+		return l, nil
+	}
+}
+
+type laggingConn struct {
+	net.Conn
+	lag    *atomic.Int64
+	sent   chan lateBytes
+	once   sync.Once
+	closed chan struct{}
+}
+
+type lateBytes struct {
+	at    time.Time
+	bytes []byte
+}
+
+func (l *laggingConn) Write(p []byte) (int, error) {
+	l.sent <- lateBytes{time.Now().Add(time.Duration(l.lag.Load())), bytes.Clone(p)}
+	return len(p), nil
+}
+
+func (l *laggingConn) deliver() {
+	for {
+		select {
+		case late := <-l.sent:
+			time.Sleep(time.Until(late.at))
+			_, _ = l.Conn.Write(late.bytes)
+		case <-l.closed:
+			return
+		}
+	}
+}
+
+func (l *laggingConn) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Conn.Close()
+}
+
+func TestResumeOnALockerThatKnewNoNodeYetCountsAServerOnce(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := &misdialled{Cluster: newCluster(t, 3)}
+		k := acquired(t, newLocker(t, c.Cluster), job)
+		synctest.Wait()
+		c.Node(1).Delete(job)
+		c.Node(2).Delete(job)
+		acquired(t, newLocker(t, c.Cluster), job)
+		c.wrong.Store(true)
+		l := coldLocker(t, c.Cluster, redlock.WithDialer(c.Dial))
+		_, err := l.Resume(t.Context(), []string{job}, k.Token())
+		require.ErrorIs(t, err, redlock.ErrConfig)
 	})
 }

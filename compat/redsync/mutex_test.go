@@ -440,3 +440,16 @@ func requireFreeBut(t *testing.T, c *redlocktest.Cluster, value string) {
 	synctest.Wait()
 	require.Equal(t, map[string]int{value: 1}, c.Holders(job))
 }
+
+func TestTwoMutexesWithOneConstantValueExcludeEachOther(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		pod := redsync.WithGenValueFunc(func() (string, error) { return "pod-1", nil })
+		first := newRedsync(t, c).NewMutex(job, pod)
+		second := newRedsync(t, c).NewMutex(job, pod)
+		require.NoError(t, first.TryLock())
+		require.Error(t, second.TryLock())
+		ok, err := first.Extend() // what the second did has undone nothing
+		require.NoError(t, err)
+		require.True(t, ok)
+	})
+}

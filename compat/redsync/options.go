@@ -66,8 +66,10 @@ func WithTimeoutFactor(factor float64) Option {
 // bytes. Lock calls it for every try. Default: 128 random bits and the name of
 // this process.
 //
-// No two tries of any client must have the same value: a node takes the second
-// for the holder of the first. A value that is the same as that of the mutex's
+// No two tries of any client should have the same value. Mutexes with one value
+// exclude each other as with different ones, but what a failed try may have left
+// is undone by its value, and a value that others have, too, can then cost them
+// their lock. A value that is the same as that of the mutex's
 // try before gets random letters appended; [Mutex.Value] has what was made of
 // it.
 func WithGenValueFunc(genValueFunc func() (string, error)) Option {

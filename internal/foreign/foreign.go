@@ -8,10 +8,9 @@ package foreign
 
 // Ways are how another library goes about a lock. The zero value is ours.
 type Ways struct {
-	// Token draws the token of an attempt. It must never return one twice, nor
-	// one that anybody else has: a node grants a key to the token that it
-	// holds, and what an attempt left behind is undone by its token, at any
-	// later time.
+	// Token draws the token of an attempt. It should never return one twice, nor
+	// one that anybody else has. Nodes refuse a key that holds it already; but
+	// what an attempt left behind is undone by its token, at any later time.
 	Token func() (string, error)
 	// Thorough makes an operation whose outcome is certain wait for the nodes
 	// that have not answered, for a moment that a node that hangs can cost.

@@ -28,7 +28,8 @@ type Fencing struct {
 	TTL time.Duration
 }
 
-// Acquire gives the keys to the token for ttl, all or none.
+// Acquire gives the keys to the token for ttl, all or none. A key that holds
+// the token already counts as free.
 func Acquire(keys []string, token string, ttl time.Duration, fencing Fencing) *Call {
 	var call *Call
 	if fencing.Proposal == 0 {
@@ -40,6 +41,26 @@ func Acquire(keys []string, token string, ttl time.Duration, fencing Fencing) *C
 	}
 	call.Grants = true
 	return call
+}
+
+// AcquireAgain is [Acquire] for a token that must hold all the keys already: it
+// cannot bring back what was released meanwhile.
+func AcquireAgain(keys []string, token string, ttl time.Duration, fencing Fencing) *Call {
+	return acquireOnly("again", keys, token, ttl, fencing)
+}
+
+// AcquireNew is [Acquire] for a token that might not be unique: a key that
+// holds it already counts as held.
+func AcquireNew(keys []string, token string, ttl time.Duration, fencing Fencing) *Call {
+	return acquireOnly("new", keys, token, ttl, fencing)
+}
+
+func acquireOnly(when string, keys []string, token string, ttl time.Duration, fencing Fencing) *Call {
+	call := Acquire(keys, token, ttl, fencing)
+	if fencing.Proposal == 0 {
+		call.add(0) // in the place of the counters' TTL
+	}
+	return call.add(when)
 }
 
 // Renew begins the TTL of the keys anew, if all of them hold the token.

@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"errors"
+	"strconv"
 	"time"
 )
 
@@ -97,7 +98,7 @@ func ParseScan(reply any) (cursor string, keys []string, err error) {
 		}
 		texts[i] = string(text)
 	}
-	if texts[0] == "" {
+	if _, err := strconv.ParseUint(texts[0], 10, 64); err != nil {
 		return "", nil, unexpected(scan, reply)
 	}
 	return texts[0], texts[1:], nil

@@ -30,6 +30,18 @@ func acquire(names ...string) func(keys) *scripts.Call {
 	return func(k keys) *scripts.Call { return scripts.Acquire(k(names...), mine, hour, scripts.Fencing{}) }
 }
 
+// again and fresh are acquire for a token that must hold all the keys already,
+// or none of them.
+func again(names ...string) func(keys) *scripts.Call {
+	return func(k keys) *scripts.Call {
+		return scripts.AcquireAgain(k(names...), mine, hour, scripts.Fencing{Counters: k(counters(names)...), Proposal: 1000, TTL: 24 * hour})
+	}
+}
+
+func fresh(names ...string) func(keys) *scripts.Call {
+	return func(k keys) *scripts.Call { return scripts.AcquireNew(k(names...), mine, hour, scripts.Fencing{}) }
+}
+
 func fenced(proposal int64, names ...string) func(keys) *scripts.Call {
 	return func(k keys) *scripts.Call {
 		return scripts.Acquire(k(names...), mine, hour, scripts.Fencing{Counters: k(counters(names)...), Proposal: proposal, TTL: 24 * hour})
@@ -100,6 +112,37 @@ func TestAcquire(t *testing.T) {
 			call:  acquire("a", "b"),
 			want:  granted(0),
 			then:  state{"a": mine + " for 2h0m0s", "b": mine + " for 1h0m0s"},
+		},
+		{
+			name:  "again: grants what is ours, and counts on",
+			given: state{"a": mine + " for 10m0s"},
+			call:  again("a"),
+			want:  granted(1000),
+			then:  state{"a": mine + " for 1h0m0s", "a#": "1000 for 24h0m0s"},
+		},
+		{
+			name:  "again: brings nothing back",
+			given: state{"a": mine + " for 10m0s"},
+			call:  again("a", "b"),
+			want:  announcing(0, 1),
+		},
+		{
+			name:  "again: refuses what others hold",
+			given: state{"a": "other for 30m0s"},
+			call:  again("a"),
+			want:  refused(30*time.Minute, 0),
+		},
+		{
+			name: "new: gives a free key",
+			call: fresh("a"),
+			want: granted(0),
+			then: state{"a": mine + " for 1h0m0s"},
+		},
+		{
+			name:  "new: refuses a key that holds this very token",
+			given: state{"b": mine + " for 10m0s"},
+			call:  fresh("a", "b"),
+			want:  refused(10*time.Minute, 1),
 		},
 		{
 			name:  "gives a key of ours a TTL that has lost its own",

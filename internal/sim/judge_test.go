@@ -111,9 +111,6 @@ func (w *world) acquired(h *holder, k *redlock.Lock, err error, replaces *holder
 	if err != nil {
 		w.log(p.String(), "%s %v: %v", c.how, c.names, outcome{err})
 		w.refusal(p, err, c)
-		if replaces != nil {
-			w.notResumed(replaces, err)
-		}
 		return nil
 	}
 	h.Lock = k
@@ -148,19 +145,6 @@ func (w *world) acquired(h *holder, k *redlock.Lock, err error, replaces *holder
 	w.mu.Unlock()
 	w.look()
 	return h
-}
-
-// notResumed notes that a lock was to be handed on and was not. If only its
-// number could not be drawn, nodes may have got the keys that its holder never
-// asked.
-func (w *world) notResumed(h *holder, err error) {
-	var failed *redlock.QuorumError
-	if errors.As(err, &failed) && failed.Op == "renew" {
-		return
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.shared[h.Token()] = w.shared[h.Token()] || w.fencing
 }
 
 // refusal judges why an acquisition failed.

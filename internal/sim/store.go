@@ -136,7 +136,10 @@ func (s *Store) pttl(e entry) int64 {
 }
 
 func (s *Store) acquire(keys, args []string) any {
-	token, ttl, proposal := args[0], integer(args[1]), integer(args[2])
+	token, ttl, proposal, only := args[0], integer(args[1]), integer(args[2]), ""
+	if len(args) > 4 {
+		only = args[4]
+	}
 	n := len(keys)
 	if proposal > 0 {
 		n /= 2
@@ -148,8 +151,10 @@ func (s *Store) acquire(keys, args []string) any {
 		switch {
 		case e.list:
 			return wrongType
-		case ok && e.value == token:
+		case ok && e.value == token && only != "new":
 			kept[i] = s.pttl(e) >= ttl
+		case !ok && only == "again":
+			held = append(held, int64(i+1))
 		case ok:
 			left := s.pttl(e)
 			if left < 0 {

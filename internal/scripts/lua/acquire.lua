@@ -1,7 +1,9 @@
 -- acquire: give all the keys to one token, or change nothing.
 --
 -- KEYS  the lock keys; with fencing, as many counter keys behind them
--- ARGV  1 token, 2 TTL in ms, 3 fencing proposal (0: no fencing), 4 TTL of the counters in ms
+-- ARGV  1 token, 2 TTL in ms, 3 fencing proposal (0: no fencing), 4 TTL of the counters in ms,
+--       5 (optional) 'again': only if every key holds the token already,
+--                    'new': only if none does
 -- Reply granted: the integer fencing counter, 0 without fencing
 --       refused: an array: the longest remaining TTL of a holder in ms (-1: one
 --       never ends), 1 if a holder's token is not of our making and so will
@@ -14,20 +16,20 @@
 -- anything is written: a key of the wrong type fails the whole vote while
 -- nothing has been changed.
 
-local token, ttl, proposal = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local token, ttl, proposal, only = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
 local n = #KEYS
 if proposal > 0 then n = n / 2 end
 
 local held, longest, silent, kept = {}, 0, 0, {}
 for i = 1, n do
   local holder = redis.call('GET', KEYS[i])
-  if holder == token then
+  if holder == token and only ~= 'new' then
     kept[i] = redis.call('PTTL', KEYS[i]) >= ttl
-  elseif holder then
-    local left = redis.call('PTTL', KEYS[i])
+  elseif holder or only == 'again' then
+    local left = holder and redis.call('PTTL', KEYS[i]) or 0
     if left < 0 then left = math.huge end
     if left > longest then longest = left end
-    if string.sub(holder, 23, 23) ~= '.' then silent = 1 end
+    if holder and string.sub(holder, 23, 23) ~= '.' then silent = 1 end
     held[#held + 1] = i
   end
 end
