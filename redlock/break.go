@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redquorum/go-redlock/internal/quorum"
 	"github.com/redquorum/go-redlock/internal/scripts"
@@ -14,7 +15,8 @@ import (
 // under a lock that others may have until then.
 //
 // It waits for every node, as long as a node may take to answer, and returns
-// ErrNoQuorum if so few confirmed that the lock may still be held. What is left
+// ErrNoQuorum if so few confirmed that the lock may still be held, or if the
+// status could not tell. ErrConfig is for a status without tokens. What is left
 // on other nodes ends with its TTL, unless the holder, alive after all, renews
 // it on a quorum.
 func (l *Locker) Break(ctx context.Context, s *Status) error {
@@ -26,12 +28,23 @@ func (l *Locker) Break(ctx context.Context, s *Status) error {
 		return err
 	}
 	defer l.calls.Done()
-	for token := range s.holders() {
-		if err := l.breakToken(ctx, t, token); err != nil {
-			return err
+	for i := range s.Nodes {
+		if s.Nodes[i].Held && s.Nodes[i].Token == "" {
+			return refuse("Break: the status does not have the tokens; they are not kept when one is encoded")
 		}
 	}
-	return nil
+	holders := s.holders()
+	if len(holders) == 0 && s.State != StateFree {
+		return &QuorumError{
+			Op: "break", Names: t.names, Quorum: quorum.Size(len(l.pools)),
+			outcome: ErrNoQuorum, detail: "too few nodes said whether there is a holder",
+		}
+	}
+	var all []error
+	for token := range holders {
+		all = append(all, l.breakToken(ctx, t, token))
+	}
+	return errors.Join(all...)
 }
 
 func (l *Locker) breakToken(ctx context.Context, t *target, token string) error {

@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,5 +65,24 @@ func TestBreakSaysWhenTooFewNodesConfirm(t *testing.T) {
 		requireOutcome(t, l.Break(t.Context(), nil), redlock.ErrConfig)
 		require.NoError(t, l.Close())
 		requireOutcome(t, l.Break(t.Context(), s), redlock.ErrClosed)
+	})
+}
+
+func TestBreakSaysSoWhenItCannotKnowWhatToBreak(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		k := acquired(t, newLocker(t, c), job, redlock.WithTTL(time.Hour))
+		each(c, upTo(3), func(n *redlocktest.Node) { n.SetError("LOADING") })
+		require.ErrorIs(t, l.Break(t.Context(), inspected(t, l)), redlock.ErrNoQuorum)
+		each(c, upTo(3), func(n *redlocktest.Node) { n.SetError("") })
+
+		without := *inspected(t, l)
+		without.Nodes = slices.Clone(without.Nodes)
+		for i := range without.Nodes {
+			without.Nodes[i].Token = "" // as when it was encoded and decoded
+		}
+		require.ErrorIs(t, l.Break(t.Context(), &without), redlock.ErrConfig)
+		require.NoError(t, k.Renew(t.Context()))
 	})
 }

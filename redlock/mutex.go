@@ -24,12 +24,16 @@ import (
 // The value of such a panic is an error: [ErrClosed], [ErrConfig], [ErrNoQuorum]
 // or [ErrLost]; and [ErrTaken] if WithMaxAttempts has bounded the waiting.
 //
-// It is safe for concurrent use; goroutines that lock the same Mutex exclude
+// [Locker.Mutex] makes one; the zero value is of no use. It is safe for concurrent use; goroutines that lock the same Mutex exclude
 // each other. As with a [sync.Mutex], one may lock it and another unlock it.
 type Mutex struct {
 	locker *Locker
 	name   string
 	opts   []LockOption
+
+	// inside is full from Lock to Unlock, also when the lock was lost meanwhile:
+	// the next must not be unlocked by the one before.
+	inside chan struct{}
 
 	mu   sync.Mutex // guards what follows
 	held *Lock
@@ -39,16 +43,22 @@ var _ sync.Locker = (*Mutex)(nil)
 
 // Mutex returns a [Mutex] on name. Options are those of Acquire; WithAutoRenew is
 // on unless they say otherwise, and WithMaxHold bounds for how long a goroutine
-// that hangs keeps all others out.
+// that hangs keeps other Mutexes and processes out.
 func (l *Locker) Mutex(name string, opts ...LockOption) *Mutex {
 	waiting := []LockOption{WithAutoRenew(true), WithOutageTolerance(math.MaxInt64)}
-	return &Mutex{locker: l, name: name, opts: append(waiting, opts...)}
+	return &Mutex{locker: l, name: name, opts: append(waiting, opts...), inside: make(chan struct{}, 1)}
 }
 
 // Lock waits until the lock is held. See [Mutex] for when it panics.
 func (m *Mutex) Lock() {
+	select {
+	case m.inside <- struct{}{}:
+	case <-m.locker.closing:
+		panic(ErrClosed)
+	}
 	k, err := m.locker.Acquire(context.Background(), m.name, m.opts...)
 	if err != nil {
+		<-m.inside
 		panic(err)
 	}
 	m.mu.Lock()
@@ -66,6 +76,7 @@ func (m *Mutex) Unlock() {
 	if k == nil {
 		panic("redlock: unlock of a Mutex that is not locked")
 	}
+	defer func() { <-m.inside }()
 	// A release that could not be confirmed is no matter: nobody else had the
 	// lock, and it ends with its TTL.
 	if err := k.Release(context.Background()); errors.Is(err, ErrLost) || errors.Is(err, ErrClosed) {

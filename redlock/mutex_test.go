@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,5 +119,26 @@ func TestUnlockOfAMutexThatCannotBeConfirmedIsQuiet(t *testing.T) {
 		m.Lock()
 		each(c, upTo(3), (*redlocktest.Node).Stop)
 		require.NoError(t, panicked(m.Unlock))
+	})
+}
+
+func TestUnlockingAMutexThatWasLostDoesNotUnlockItForTheNext(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		m := newLocker(t, c).Mutex(job, redlock.WithMaxHold(time.Minute))
+		m.Lock()
+		time.Sleep(time.Minute) // and it is lost
+		var inside atomic.Bool
+		go func() {
+			m.Lock()
+			inside.Store(true)
+		}()
+		time.Sleep(15 * time.Second)
+		require.ErrorIs(t, panicked(m.Unlock), redlock.ErrLost)
+		time.Sleep(time.Second)
+		require.True(t, inside.Load())
+		_, err := newLocker(t, c).TryAcquire(t.Context(), job)
+		require.ErrorIs(t, err, redlock.ErrTaken)
+		m.Unlock()
 	})
 }

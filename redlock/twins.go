@@ -13,38 +13,36 @@ import (
 // new connection.
 type twins struct{ last atomic.Pointer[lineup] }
 
-// lineup is who the nodes are, and what that amounts to. It is immutable.
-type lineup struct {
-	nodes []*pool.Identity // nil where there was no connection yet
-	err   error
-}
+// lineup is who the nodes are, no two of them the same; nil where there was no
+// connection yet. It is immutable.
+type lineup []*pool.Identity
 
 // check returns ErrConfig if two nodes are known to be one server.
 func (t *twins) check(pools []*pool.Pool) error {
 	if last := t.last.Load(); last != nil && last.holds(pools) {
-		return last.err
+		return nil
 	}
-	now := &lineup{nodes: make([]*pool.Identity, len(pools))}
+	now := make(lineup, len(pools))
 	first := make(map[string]int, len(pools))
 	for i, p := range pools {
-		now.nodes[i] = p.Identity()
-		if now.nodes[i] == nil || !distinct(now.nodes[i].RunID) {
+		now[i] = p.Identity()
+		// Who a suspect node was says nothing of where that server is now.
+		if now[i] == nil || !distinct(now[i].RunID) || p.Suspect() {
 			continue
 		}
-		if other, twice := first[now.nodes[i].RunID]; !twice {
-			first[now.nodes[i].RunID] = i
-		} else if now.err == nil {
-			now.err = refuse("nodes %d and %d are one server: %s and %s", other+1, i+1, pools[other].Name(), p.Name())
+		if other, twice := first[now[i].RunID]; twice {
+			return refuse("nodes %d and %d are one server: %s and %s", other+1, i+1, pools[other].Name(), p.Name())
 		}
+		first[now[i].RunID] = i
 	}
-	t.last.Store(now)
-	return now.err
+	t.last.Store(&now)
+	return nil
 }
 
 // holds reports whether the nodes are still those.
-func (u *lineup) holds(pools []*pool.Pool) bool {
+func (u lineup) holds(pools []*pool.Pool) bool {
 	for i, p := range pools {
-		if p.Identity() != u.nodes[i] {
+		if p.Identity() != u[i] {
 			return false
 		}
 	}

@@ -2,10 +2,12 @@ package redlock_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -65,5 +67,36 @@ func TestWithoutRunIDsNothingIsRefused(t *testing.T) {
 		acquired(t, l, job)
 		synctest.Wait()
 		acquired(t, l, "another")
+	})
+}
+
+// moved is a cluster whose first server has got the address of the last, which
+// is gone; nobody has the first address then.
+type moved struct {
+	*redlocktest.Cluster
+	on atomic.Bool
+}
+
+func (m *moved) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if m.on.Load() {
+		switch addr {
+		case m.Addrs()[0]:
+			return nil, errors.New("connection refused")
+		case m.Addrs()[4]:
+			addr = m.Addrs()[0]
+		}
+	}
+	return m.Cluster.Dial(ctx, network, addr)
+}
+
+func TestAServerThatMovedToAnotherAddressIsNotItsOwnTwin(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := &moved{Cluster: newCluster(t, 5)}
+		l := newLocker(t, c.Cluster, redlock.WithDialer(c.Dial))
+		c.on.Store(true)
+		c.Node(0).DropConnections()
+		c.Node(4).DropConnections()
+		time.Sleep(time.Hour)
+		acquired(t, l, job)
 	})
 }
