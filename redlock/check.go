@@ -15,6 +15,7 @@ import (
 // up behind itself.
 const (
 	probePrefix = "redlock-check-"
+	probeChars  = 26 // of rand.Text
 	probeTTL    = 2 * time.Second
 )
 

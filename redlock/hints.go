@@ -1,6 +1,9 @@
 package redlock
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // maxHints bounds the names that wait to be looked at. Beyond that all locks
 // are listed instead.
@@ -21,8 +24,9 @@ type hints struct {
 // hint is what was heard of one name.
 type hint struct {
 	acquired bool
-	released uint64 // nodes that announced it
-	by       string // whose release it was
+	released uint64        // nodes that announced it
+	by       string        // whose release it was
+	since    time.Duration // when the first of these announcements was heard
 }
 
 // nodeHints is the part that listens to one node.
@@ -56,7 +60,7 @@ func (n *nodeHints) Heard(channel, owner string) {
 	h := n.hints
 	what, key, ok := announced(channel)
 	name, ours := cutKeyPrefix(h.locker.keyPrefix, key)
-	if !ok || !ours || !matchGlob(h.pattern, name) {
+	if !ok || !ours || len(key) > maxKey || len(owner) > maxToken || !matchGlob(h.pattern, name) {
 		return
 	}
 	h.mu.Lock()
@@ -73,6 +77,9 @@ func (n *nodeHints) Heard(channel, owner string) {
 	case toldReleased:
 		if one.by != owner {
 			one.released, one.by = 0, owner
+		}
+		if one.released == 0 {
+			one.since = h.locker.clock.Elapsed()
 		}
 		one.released |= bit(n.node)
 	case toldRenewed:

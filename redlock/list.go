@@ -130,14 +130,20 @@ func checkPattern(pattern string) (string, error) {
 // is of interest.
 func cutKeyPrefix(prefix, key string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(key, prefix)
-	return name, ok && name != "" && !strings.HasPrefix(key, reserved) && !strings.HasPrefix(name, probePrefix)
+	return name, ok && name != "" && !strings.HasPrefix(key, reserved) && !isProbe(name)
+}
+
+// isProbe reports whether the name is one that Check makes.
+func isProbe(name string) bool {
+	random, ours := strings.CutPrefix(name, probePrefix)
+	return ours && len(random) == probeChars && strings.Trim(random, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567") == ""
 }
 
 // fresh appends the names of those keys that were not seen before.
 func (g *listing) fresh(names, keys []string) []string {
 	for _, key := range keys {
 		name, ours := cutKeyPrefix(g.locker.keyPrefix, key)
-		if _, twice := g.seen[name]; !ours || twice {
+		if _, twice := g.seen[name]; !ours || twice || len(key) > maxKey || !matchGlob(g.pattern, name) {
 			continue
 		}
 		g.seen[name] = struct{}{}

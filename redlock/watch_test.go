@@ -3,11 +3,15 @@ package redlock_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -323,4 +327,71 @@ func TestACheckIsNoNotice(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		require.Empty(t, w.said())
 	})
+}
+
+// The owner label names a process and not a lock: what was announced of the
+// lock before says nothing of the next.
+func TestAReleaseThatIsHeardLateIsNotThatOfTheNextLock(t *testing.T) {
+	for range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, 3)
+			l := newLocker(t, c, redlock.WithOwner("me"))
+			k := acquired(t, l, job, redlock.WithTTL(time.Minute))
+			notices, err := newLocker(t, c).Watch(t.Context(), "", redlock.WithLookEvery(50*time.Millisecond))
+			require.NoError(t, err)
+			require.Equal(t, redlock.NoticeFound, (<-notices).Kind)
+			acquired(t, l, "another")
+			time.Sleep(200 * time.Millisecond) // the watcher waits until that is taken
+			require.NoError(t, k.Release(t.Context()))
+			acquired(t, l, job, redlock.WithTTL(time.Minute))
+			time.Sleep(200 * time.Millisecond)
+			last := redlock.NoticeFound
+			for enough := time.After(3 * time.Second); ; {
+				select {
+				case n := <-notices:
+					if n.Name == job {
+						last = n.Kind
+					}
+					continue
+				case <-enough:
+				}
+				break
+			}
+			require.NotEqual(t, redlock.NoticeReleased, last)
+		})
+	}
+}
+
+func TestWhatIsAnnouncedOfImpossibleNamesIsNotLookedAt(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		var written atomic.Int64
+		w := newLocker(t, c, redlock.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := c.Dial(ctx, network, addr)
+			return &byteCounter{conn, &written}, err
+		}))
+		watching(t, w, "", redlock.WithLookEvery(time.Hour))
+		before := written.Load()
+		conn, err := c.Dial(t.Context(), "tcp", c.Addrs()[0])
+		require.NoError(t, err)
+		r := redis.NewConn(conn, 0, 0)
+		for i := range 10 {
+			_, err = r.Do("PUBLISH", fmt.Sprint("redlock:renewed:", i, strings.Repeat("n", 900_000)), "x")
+			require.NoError(t, err)
+		}
+		require.NoError(t, r.Close())
+		time.Sleep(time.Second)
+		require.Less(t, written.Load()-before, int64(10_000))
+	})
+}
+
+// byteCounter counts what is written.
+type byteCounter struct {
+	net.Conn
+	written *atomic.Int64
+}
+
+func (c *byteCounter) Write(p []byte) (int, error) {
+	c.written.Add(int64(len(p)))
+	return c.Conn.Write(p)
 }

@@ -221,7 +221,7 @@ func (w *watcher) goesOn(ctx context.Context, s *Status, k *sighting, heard hint
 	if k.over {
 		return true
 	}
-	if heard.by == k.owner && bits.OnesCount64(heard.released) >= s.Quorum {
+	if heard.since > k.since && heard.by == k.owner && bits.OnesCount64(heard.released) >= s.Quorum {
 		// All that holds it now is its minimum hold.
 		k.over = true
 		return w.tellOf(ctx, NoticeReleased, s, k)
