@@ -74,9 +74,15 @@ func (p *Pool) report() {
 	for len(c.queue) > 0 {
 		next := c.queue[0]
 		c.queue = c.queue[1:]
-		p.mu.Unlock()
-		p.monitor(next)
-		p.mu.Lock()
+		p.tellUnlocked(next)
 	}
 	c.telling = false
+}
+
+// tellUnlocked lets go of the mutex for as long as the monitor runs, and takes
+// it again also if that panics.
+func (p *Pool) tellUnlocked(c Change) {
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	p.monitor(c)
 }

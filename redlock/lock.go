@@ -228,7 +228,7 @@ func (k *Lock) endLocked(why error) *ending {
 	}
 	end := &ending{lock: k, why: why, followers: k.followers}
 	if k.handed && why != ErrReleased { //nolint:errorlint // it is one of ours
-		end.held = k.locker.clock.Elapsed() - k.acquired
+		end.held = min(k.locker.clock.Elapsed(), k.deadline) - k.acquired
 		end.observed = k.tellsLocked()
 	}
 	k.followers = nil
@@ -238,7 +238,7 @@ func (k *Lock) endLocked(why error) *ending {
 // armLocked sets the timer to the next moment that matters: the deadline, or
 // the next renewal. A lock that nobody watches and nobody renews needs none.
 func (k *Lock) armLocked() {
-	watched := k.done != nil || len(k.followers) > 0
+	watched := k.done != nil || len(k.followers) > 0 || k.handed
 	renewed := k.config.autoRenew && k.renewal == nil && !k.locker.isClosed()
 	if k.ended != nil || !watched && !k.config.autoRenew {
 		return

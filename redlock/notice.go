@@ -38,13 +38,11 @@ const (
 )
 
 func (k NoticeKind) String() string {
-	names := [...]string{
-		NoticeFound: "found", NoticeAcquired: "acquired", NoticeRenewed: "renewed", NoticeReleased: "released",
-		NoticeExpired: "expired", NoticeStuck: "stuck", NoticeSplit: "split", NoticeLostMajority: "lost majority",
-		NoticeBlind: "blind", NoticeSighted: "sighted",
-	}
-	return names[k]
+	return word(k, "nothing", "found", "acquired", "renewed", "released", "expired", "stuck", "split", "lost majority", "blind", "sighted")
 }
+
+// MarshalText encodes the kind as its name.
+func (k NoticeKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // Notice is what [Locker.Watch] saw.
 type Notice struct {

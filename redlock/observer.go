@@ -1,7 +1,9 @@
 package redlock
 
 import (
+	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -139,7 +141,18 @@ const (
 )
 
 func (v Vote) String() string {
-	return [...]string{"pending", "granted", "refused", "failed", "unknown"}[v]
+	return word(v, "pending", "granted", "refused", "failed", "unknown")
+}
+
+// MarshalText encodes the vote as its name.
+func (v Vote) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// word returns the n-th word, or the number where there is none.
+func word[N ~uint8](n N, words ...string) string {
+	if int(n) < len(words) {
+		return words[n]
+	}
+	return strconv.Itoa(int(n))
 }
 
 // NodeVote is a node's vote.
@@ -265,9 +278,19 @@ func (l *Locker) handOut(k *Lock, names []string, began time.Duration, err error
 	if w.on() {
 		k.mu.Lock()
 		k.handed = true
+		k.armLocked() // its loss is to be told when it happens
 		left := k.leftLocked()
 		k.mu.Unlock()
+		told := false
+		defer func() {
+			if !told {
+				// The observer has panicked: the caller does not get the lock,
+				// and nobody else would release it.
+				_ = k.Release(context.Background())
+			}
+		}()
 		w.tell(Acquired{Names: k.names, Waited: waited, Validity: max(left, 0), FencingToken: k.FencingToken()})
+		told = true
 	}
 	return k, nil
 }

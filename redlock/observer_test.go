@@ -1,6 +1,7 @@
 package redlock_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -294,4 +295,46 @@ func TestTheObserverIsToldOfQuarantineAndOfWhatWasReclaimed(t *testing.T) {
 		assert.True(t, reclaimed.Undone)
 		assert.Positive(t, reclaimed.Took)
 	})
+}
+
+func TestALossIsToldWhenItHappensAndSaysForHowLongTheLockWasHeld(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		l, seen := observed(t, newCluster(t, 3))
+		acquired(t, l, job, redlock.WithTTL(time.Second))
+		time.Sleep(time.Minute)
+		lost := event[redlock.Lost](t, seen.take())
+		require.LessOrEqual(t, lost.Held, time.Second)
+		require.Greater(t, lost.Held, 900*time.Millisecond)
+	})
+}
+
+// explosive panics when a lock is acquired.
+type explosive struct{}
+
+func (explosive) Observe(e redlock.Event) {
+	if _, ok := e.(redlock.Acquired); ok {
+		panic("observer")
+	}
+}
+
+func TestAnObserverThatPanicsLeavesNoLock(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := coldLocker(t, c, redlock.WithObserver(explosive{}))
+		require.PanicsWithValue(t, "observer", func() {
+			_, _ = l.TryAcquire(t.Context(), job, redlock.WithAutoRenew(true))
+		})
+		time.Sleep(time.Second)
+		requireFree(t, c, job)
+	})
+}
+
+func TestNamesOfNumbersThatMeanNothingAreNumbers(t *testing.T) {
+	t.Parallel()
+	for _, s := range []fmt.Stringer{redlock.Vote(99), redlock.State(99), redlock.Level(99), redlock.NoticeKind(99)} {
+		require.Equal(t, "99", s.String())
+	}
+	text, err := json.Marshal([]any{redlock.VoteGranted, redlock.StateHeld, redlock.LevelOK, redlock.NoticeFound})
+	require.NoError(t, err)
+	require.Equal(t, `["granted","held","ok","found"]`, string(text))
 }

@@ -14,7 +14,7 @@ const (
 )
 
 func (l Level) String() string {
-	return [...]string{"ok", "info", "warning", "error"}[l]
+	return word(l, "ok", "info", "warning", "error")
 }
 
 // MarshalText encodes the level as its name.

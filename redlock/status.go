@@ -39,8 +39,11 @@ const (
 )
 
 func (s State) String() string {
-	return [...]string{"unknown", "free", "held", "split", "lost majority"}[s]
+	return word(s, "unknown", "free", "held", "split", "lost majority")
 }
+
+// MarshalText encodes the state as its name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Status is what one look at all nodes showed of a lock.
 //
