@@ -68,8 +68,8 @@ func TestInspectReadsTheFencingCounter(t *testing.T) {
 	onNodes(t, func(n *node) {
 		for counter, want := range map[string]int64{
 			"17":                                17,
-			fmt.Sprint(int64(limit - 1)):        limit - 1,
-			fmt.Sprint(int64(limit)):            0, // no node of ours has given that
+			fmt.Sprint(limit - 1):               limit - 1,
+			fmt.Sprint(limit):                   0, // no node of ours has given that
 			"nan":                               0,
 			"":                                  0,
 			"1e3":                               0,

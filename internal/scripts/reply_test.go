@@ -128,7 +128,7 @@ func FuzzParseAcquire(f *testing.F) {
 		}
 		if acquired.Granted {
 			require.GreaterOrEqual(t, acquired.Fence, int64(0))
-			require.Less(t, acquired.Fence, int64(limit))
+			require.Less(t, acquired.Fence, limit)
 			require.Zero(t, acquired.Wait)
 			require.Empty(t, acquired.Held)
 			require.False(t, acquired.Silent)
@@ -225,8 +225,8 @@ func TestRepliesAtTheEdges(t *testing.T) {
 		err   string // the end of the error
 	}{
 		{name: "no fencing", reply: int64(0), keys: 1, want: granted(0)},
-		{name: "the largest number", reply: int64(limit - 1), keys: 1, want: granted(limit - 1)},
-		{name: "a number that Lua cannot have counted", reply: int64(limit), keys: 1, err: ": 9007199254740992"},
+		{name: "the largest number", reply: limit - 1, keys: 1, want: granted(limit - 1)},
+		{name: "a number that Lua cannot have counted", reply: limit, keys: 1, err: ": 9007199254740992"},
 		{name: "a negative number", reply: int64(-1), keys: 1, err: ": -1"},
 		{name: "a holder that is gone in this millisecond", reply: []any{int64(0), int64(1), int64(1)}, keys: 1, want: refused(0, 0)},
 		{name: "a holder for ever", reply: []any{int64(-1), int64(1), int64(1)}, keys: 1, want: refused(scripts.Forever, 0)},
