@@ -300,6 +300,11 @@ func (p *Pool) dialError(ctx context.Context, err error) error {
 // given back.
 func (p *Pool) handshake(l *link, deadline time.Duration) error {
 	l.dirty = true
+	if l.wire != nil {
+		// A server that refuses the connection hangs up after it has said so.
+		// Whoever is still writing then learns of a broken pipe, and not why.
+		l.wire.gather()
+	}
 	for _, script := range scripts.All() {
 		if err := l.conn.Send("SCRIPT", "LOAD", script.Source()); err != nil {
 			return err
@@ -310,6 +315,11 @@ func (p *Pool) handshake(l *link, deadline time.Duration) error {
 	}
 	if err := l.conn.Flush(); err != nil {
 		return err
+	}
+	if l.wire != nil {
+		if err := l.wire.release(); err != nil {
+			return err
+		}
 	}
 	receive := func() (any, error) {
 		left := deadline - p.clock.Elapsed()

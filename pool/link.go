@@ -219,7 +219,7 @@ func (p *Pool) refusedLocked(l *link, c *Call) error {
 
 // send writes the batch. It is called by the writer only, without the lock.
 func (l *link) send() error {
-	gather := l.wire != nil && !l.wire.opaque && len(l.batch) > inlineCalls
+	gather := l.wire != nil && len(l.batch) > inlineCalls
 	if gather {
 		l.wire.gather()
 	}

@@ -54,8 +54,9 @@ func (w *wire) Write(p []byte) (int, error) {
 
 // gather keeps what is written back until release. redigo's own buffer holds
 // some twenty commands, and each time it is full a system call here and
-// another of the node's.
-func (w *wire) gather() { w.gathering = true }
+// another of the node's. A layer of TLS above may write while it reads, and so
+// is not held back.
+func (w *wire) gather() { w.gathering = !w.opaque }
 
 func (w *wire) release() error {
 	w.gathering = false
@@ -64,6 +65,9 @@ func (w *wire) release() error {
 
 func (w *wire) flush() error {
 	p := w.gathered
+	if len(p) == 0 {
+		return nil
+	}
 	w.gathered = p[:0]
 	_, err := w.Conn.Write(p)
 	return err
