@@ -30,7 +30,7 @@ func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, e
 		return nil, err
 	}
 	k := l.newLock(t, token)
-	p := l.newAcquisition(k)
+	p := l.newAcquisition(k, k.acquisition(l.fencing(k)))
 
 	verdict := p.canvass(ctx, how)
 	k.hold(p.began)
@@ -85,14 +85,14 @@ type acquisition struct {
 	refused  chan struct{} // closed with the first refusal
 }
 
-func (l *Locker) newAcquisition(k *Lock) *acquisition {
+func (l *Locker) newAcquisition(k *Lock, script *scripts.Call) *acquisition {
 	useful := clock.Deadline(0, k.ttl, k.config.driftFactor) - k.config.minValidity
 	p := &acquisition{useful: useful, lead: -1, refused: make(chan struct{}), poll: poll[scripts.Acquired]{
 		locker: l,
 		op:     "acquire",
 		names:  k.names,
 		claim:  &k.claim,
-		script: k.acquisition(l.fencing(k)),
+		script: script,
 	}}
 	if k.config.ways.Shuffle {
 		p.first = rand.IntN(len(l.pools))

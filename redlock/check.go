@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/go-redlock/internal/quorum"
 	"github.com/redquorum/go-redlock/internal/scripts"
 	"github.com/redquorum/go-redlock/pool"
 )
@@ -133,11 +134,11 @@ func (l *Locker) try(ctx context.Context, probe string, all []*examinee) error {
 		read func(reply any) error
 		err  func(*examinee) *error
 	}{
-		{scripts.Acquire(keys, token, probeTTL, scripts.Fencing{}), readGrant, (*examinee).locking},
-		{scripts.Renew(keys, token, probeTTL), readRenewed, (*examinee).locking},
-		{scripts.Acquire(keys, token, probeTTL, fencing), readGrant, (*examinee).numbering},
-		{scripts.Confirm(keys, token, counters, 1, probeTTL), readConfirm, (*examinee).numbering},
-		{scripts.Release(keys, token, true), readRelease, (*examinee).locking},
+		{scripts.Acquire(keys, token, probeTTL, scripts.Fencing{}), wish(readAcquired(1)), (*examinee).locking},
+		{scripts.Renew(keys, token, probeTTL), wish(readHold), (*examinee).locking},
+		{scripts.Acquire(keys, token, probeTTL, fencing), wish(readAcquired(1)), (*examinee).numbering},
+		{scripts.Confirm(keys, token, counters, 1, probeTTL), wish(readConfirmed), (*examinee).numbering},
+		{scripts.Release(keys, token, true), wish(readDeleted(1)), (*examinee).locking},
 	}
 	for _, step := range steps {
 		answers, err := l.survey(ctx, everybody(step.call))
@@ -160,38 +161,12 @@ func (l *Locker) try(ctx context.Context, probe string, all []*examinee) error {
 func (e *examinee) locking() *error   { return &e.scripts }
 func (e *examinee) numbering() *error { return &e.fencing }
 
-// What a node must answer to somebody who is alone.
-
-func readGrant(reply any) error {
-	acquired, err := scripts.ParseAcquire(reply, 1)
-	if err == nil && !acquired.Granted {
-		err = errHeld
+// wish returns why an answer is not the one that somebody wants who is alone.
+func wish[R any](read func(any) (quorum.Vote, R, error)) func(any) error {
+	return func(reply any) error {
+		_, _, err := read(reply)
+		return err
 	}
-	return err
-}
-
-func readRenewed(reply any) error {
-	hold, err := scripts.ParseRenew(reply)
-	if err == nil && hold != scripts.Ours {
-		err = errMissing
-	}
-	return err
-}
-
-func readConfirm(reply any) error {
-	confirmed, err := scripts.ParseConfirm(reply)
-	if err == nil && !confirmed {
-		err = errMissing
-	}
-	return err
-}
-
-func readRelease(reply any) error {
-	deleted, err := scripts.ParseRelease(reply, 1)
-	if err == nil && deleted == 0 {
-		err = errMissing
-	}
-	return err
 }
 
 // quarantined reports whether it is the restart guard that keeps the node from

@@ -59,8 +59,8 @@ func (n *nodeHints) Subscribed(error) {}
 func (n *nodeHints) Heard(channel, owner string) {
 	h := n.hints
 	what, key, ok := announced(channel)
-	name, ours := cutKeyPrefix(h.locker.keyPrefix, key)
-	if !ok || !ours || len(key) > maxKey || len(owner) > maxToken || !matchGlob(h.pattern, name) {
+	name, ours := h.locker.nameOf(key, h.pattern)
+	if !ok || !ours || len(owner) > maxToken {
 		return
 	}
 	h.mu.Lock()

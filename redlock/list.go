@@ -126,11 +126,12 @@ func checkPattern(pattern string) (string, error) {
 	return cmp.Or(pattern, "*"), nil
 }
 
-// cutKeyPrefix returns the name to which a key belongs, if it is a lock's that
-// is of interest.
-func cutKeyPrefix(prefix, key string) (name string, ok bool) {
-	name, ok = strings.CutPrefix(key, prefix)
-	return name, ok && name != "" && !strings.HasPrefix(key, reserved) && !isProbe(name)
+// nameOf returns the name to which a key belongs, if it can be a lock's that
+// matches the pattern. Nodes and publishers say what they like.
+func (l *Locker) nameOf(key, pattern string) (name string, ok bool) {
+	name, ok = strings.CutPrefix(key, l.keyPrefix)
+	return name, ok && name != "" && len(key) <= maxKey && !strings.HasPrefix(key, reserved) &&
+		!isProbe(name) && matchGlob(pattern, name)
 }
 
 // isProbe reports whether the name is one that Check makes.
@@ -142,8 +143,8 @@ func isProbe(name string) bool {
 // fresh appends the names of those keys that were not seen before.
 func (g *listing) fresh(names, keys []string) []string {
 	for _, key := range keys {
-		name, ours := cutKeyPrefix(g.locker.keyPrefix, key)
-		if _, twice := g.seen[name]; !ours || twice || len(key) > maxKey || !matchGlob(g.pattern, name) {
+		name, ours := g.locker.nameOf(key, g.pattern)
+		if _, twice := g.seen[name]; !ours || twice {
 			continue
 		}
 		g.seen[name] = struct{}{}

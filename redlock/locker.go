@@ -55,7 +55,9 @@ type Locker struct {
 //
 // It does not connect: nodes are dialled when first needed and may all be down
 // now. That two addresses lead to one server shows when both are connected;
-// then nothing is acquired any more, and ErrConfig names the two. New returns ErrConfig if an option or an address makes no sense. Call
+// then nothing is acquired any more, and ErrConfig names the two.
+//
+// New returns ErrConfig if an option or an address makes no sense. Call
 // [Locker.Close] when done.
 func New(addrs []string, opts ...Option) (*Locker, error) {
 	l, err := newLocker(opts)

@@ -24,8 +24,9 @@ import (
 // The value of such a panic is an error: [ErrClosed], [ErrConfig], [ErrNoQuorum]
 // or [ErrLost]; and [ErrTaken] if WithMaxAttempts has bounded the waiting.
 //
-// [Locker.Mutex] makes one; the zero value is of no use. It is safe for concurrent use; goroutines that lock the same Mutex exclude
-// each other. As with a [sync.Mutex], one may lock it and another unlock it.
+// [Locker.Mutex] makes one; the zero value is of no use. It is safe for
+// concurrent use; goroutines that lock the same Mutex exclude each other. As
+// with a [sync.Mutex], one may lock it and another unlock it.
 type Mutex struct {
 	locker *Locker
 	name   string

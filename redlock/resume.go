@@ -68,9 +68,8 @@ func (k *Lock) takeOver(ctx context.Context) error {
 // numberAgain draws a fencing number for a lock that is held: the keys grant
 // their token to itself, and raise the counters.
 func (k *Lock) numberAgain(ctx context.Context) error {
-	p := k.locker.newAcquisition(k)
+	p := k.locker.newAcquisition(k, scripts.AcquireAgain(k.keys, k.token, k.ttl, k.locker.fencing(k)))
 	p.again = true
-	p.script = scripts.AcquireAgain(k.keys, k.token, k.ttl, k.locker.fencing(k))
 	verdict := p.canvass(ctx, together)
 	failed := p.failure(ctx, verdict)
 	if failed == nil {
