@@ -98,7 +98,7 @@ func (l *Locker) newAcquisition(k *Lock, script *scripts.Call) *acquisition {
 		p.first = rand.IntN(len(l.pools))
 	}
 	p.read = readAcquired(len(k.keys))
-	p.heard = p.note
+	p.heard, p.waiter = p.note, p
 	p.round.Init(len(l.pools), quorum.Early)
 	return p
 }
@@ -108,6 +108,11 @@ func (p *acquisition) note(node int, result pool.Result, vote quorum.Vote) {
 	if !p.again || result.Sent == pool.Maybe {
 		p.claim.note(node, result, vote)
 	}
+}
+
+// signal wakes who waits for the vote. Not before the round has it: what it says
+// of the holder's TTL would be missed.
+func (p *acquisition) signal(node int, vote quorum.Vote) {
 	if node == p.lead {
 		p.leadVote = vote
 		close(p.led)

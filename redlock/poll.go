@@ -48,6 +48,9 @@ type poll[R any] struct {
 	took   []atomic.Int64 // until each node voted; nil unless somebody observes
 	// heard, if set, sees each node's result before the round does.
 	heard func(node int, result pool.Result, vote quorum.Vote)
+	// waiter, if set, is told of each vote once the round has it. (An interface,
+	// for a function of the poll's owner would be one allocation more.)
+	waiter interface{ signal(node int, vote quorum.Vote) }
 }
 
 // send asks all nodes at once. It does not wait for any of them.
@@ -91,6 +94,9 @@ func (p *poll[R]) Deliver(node int, result pool.Result) {
 		p.heard(node, result, ballot.Vote)
 	}
 	p.round.Cast(node, ballot)
+	if p.waiter != nil {
+		p.waiter.signal(node, ballot.Vote)
+	}
 }
 
 // hearOut waits for the votes that are still out, for d at the most.
