@@ -50,7 +50,9 @@ type poll[R any] struct {
 	heard func(node int, result pool.Result, vote quorum.Vote)
 	// waiter, if set, is told of each vote once the round has it. (An interface,
 	// for a function of the poll's owner would be one allocation more.)
-	waiter interface{ signal(node int, vote quorum.Vote) }
+	waiter interface {
+		signal(node int, vote quorum.Vote)
+	}
 }
 
 // send asks all nodes at once. It does not wait for any of them.
