@@ -383,6 +383,11 @@ func TestAReleaseAfterTheEndOfWantingIsTheLastWord(t *testing.T) {
 				}
 				var claims []*claim
 				for i := range 150 {
+					if i%25 == 0 {
+						// Connections are dropped so often that some seeds never
+						// see one live. Calls to a suspect node prove nothing.
+						time.Sleep(time.Second)
+					}
 					c := &claim{box: newBox(), key: fmt.Sprint("key", i)}
 					claims = append(claims, c)
 					c.acquired = r.send(c.box, acquire(c.key, "token"))
