@@ -68,6 +68,10 @@ type renewal struct {
 	lock *Lock
 	sent chan struct{} // closed when nothing more is sent; a release waits for it
 	err  error         // set before the round's Wait returns
+	// resumes is set before it is sent if the renewal takes a lock over. It does
+	// not refill by itself: the Resume may fail yet, and then what is on its way
+	// to a node could outlive the lock of the one who holds it.
+	resumes bool
 }
 
 // send hides the poll's: no renewal may follow the release that ended it.
@@ -158,8 +162,8 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 	end.tell()
 	if err == nil && verdict == quorum.Won {
 		k.announce(toldRenewed)
-		for node, ballot := range r.round.Ballots() {
-			r.refill(node, ballot)
+		if !r.resumes {
+			r.refillAll()
 		}
 	}
 }
@@ -176,7 +180,13 @@ func (r *renewal) reason() LossReason {
 
 // straggler is a vote that came after the verdict.
 func (r *renewal) straggler(node int, ballot quorum.Ballot[scripts.Hold]) {
-	if verdict, _ := r.round.Count(); verdict == quorum.Won {
+	if verdict, _ := r.round.Count(); verdict == quorum.Won && !r.resumes {
+		r.refill(node, ballot)
+	}
+}
+
+func (r *renewal) refillAll() {
+	for node, ballot := range r.round.Ballots() {
 		r.refill(node, ballot)
 	}
 }

@@ -44,6 +44,7 @@ func (k *Lock) takeOver(ctx context.Context) error {
 	k.hold(k.locker.clock.Elapsed()) // nobody sees the lock before the renewal has proved it
 	k.mu.Lock()
 	r := k.newRenewalLocked()
+	r.resumes = true
 	k.mu.Unlock()
 	r.send()
 	err := r.wait(ctx)
@@ -62,6 +63,7 @@ func (k *Lock) takeOver(ctx context.Context) error {
 		return err
 	}
 	k.keep()
+	r.refillAll() //nolint:contextcheck // a connection outlives whoever has it opened
 	return nil
 }
 

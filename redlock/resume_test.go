@@ -144,6 +144,39 @@ func TestAResumeThatGetsNoFencingNumberBringsNothingBack(t *testing.T) {
 	})
 }
 
+// A Resume can fail after its renewal: for want of a number, or because a node
+// turns out to be there twice. What it has refilled by then could arrive after
+// the holder's release.
+func TestAResumeRefillsOnceItHasSucceededAndNotBefore(t *testing.T) {
+	for name, patience := range map[string]time.Duration{"in time": time.Second, "too late": 150 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(parallel(t), func(t *testing.T) {
+				c := newCluster(t, 3)
+				k := acquired(t, newLocker(t, c), job, redlock.WithFencing(true))
+				var lag atomic.Int64
+				other := newLocker(t, c, redlock.WithDialer(lagging(t, c, &lag)))
+				synctest.Wait()
+				c.Node(2).Delete(job)
+				lag.Store(int64(100 * time.Millisecond))
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				resumed, err := other.Resume(ctx, []string{job}, k.Token(), redlock.WithFencing(true))
+				if patience < time.Second {
+					requireOutcome(t, err, context.DeadlineExceeded)
+					require.NoError(t, k.Release(t.Context()))
+					time.Sleep(time.Second) // what was on its way to the nodes arrives
+					requireFree(t, c, job)
+					return
+				}
+				require.NoError(t, err)
+				time.Sleep(200 * time.Millisecond)
+				requireHolders(t, c, resumed, 3)
+				require.NoError(t, resumed.Release(t.Context()))
+			})
+		})
+	}
+}
+
 // lagging dials connections on which what is written arrives late.
 func lagging(t *testing.T, c *redlocktest.Cluster, lag *atomic.Int64) func(context.Context, string, string) (net.Conn, error) {
 	t.Helper()
