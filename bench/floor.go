@@ -12,7 +12,7 @@ import (
 	"github.com/redquorum/go-redlock/internal/scripts"
 )
 
-// A floor does what cannot be saved: it writes the calls of our scripts to one connection per node and counts the
+// A floor does what cannot be saved: it writes the commands that we send to one connection per node and counts the
 // replies, and there is nothing else: no tokens, no clock, no errors that would be survived, nobody who could use it.
 //
 // It has two forms. In loop, one loop stands for all goroutines: it writes the acquires of all of them in one piece
@@ -22,7 +22,7 @@ type floor struct {
 	nodes  []*floorNode
 	quorum int32
 
-	acquires, releases []([]any) // by goroutine
+	acquires, releases []request // by goroutine
 
 	// For loop: the votes for each call, in the order in which the calls were written. Every call gets a vote of
 	// each node in the end, and so a slot can be used again when a straggler is not that far behind.
@@ -32,6 +32,11 @@ type floor struct {
 	done    chan struct{}
 	failed  chan error
 	readers sync.WaitGroup
+}
+
+type request struct {
+	name string
+	args []any
 }
 
 type floorNode struct {
@@ -73,9 +78,10 @@ func openFloor(addrs []string, goroutines int, shared bool) (_ *floor, err error
 	const token = "0123456789abcdefghijkl.benchmark:12345" // as long as ours
 	for g := range goroutines {
 		keys := []string{fmt.Sprintf("bench-floor-%d", g)}
-		acquire, release := scripts.Acquire(keys, token, lockTTL, scripts.Fencing{}), scripts.Release(keys, token, true)
-		f.acquires = append(f.acquires, append([]any{hashes["acquire"]}, acquire.Args...))
-		f.releases = append(f.releases, append([]any{hashes["release"]}, release.Args...))
+		acquire := scripts.Acquire(keys, token, lockTTL, scripts.Fencing{}).PlainFirst()
+		release := scripts.Release(keys, token, true)
+		f.acquires = append(f.acquires, request{"SET", acquire.AppendSet(nil)})
+		f.releases = append(f.releases, request{"EVALSHA", append([]any{hashes["release"]}, release.Args...)})
 	}
 	for _, n := range f.nodes {
 		f.readers.Go(func() { f.read(n) })
@@ -109,11 +115,11 @@ func (f *floor) loop(goroutines int, d time.Duration) (tally, error) {
 	t := tally{}
 	start := time.Now()
 	for time.Since(start) < d {
-		for _, calls := range [][][]any{f.acquires[:goroutines], f.releases[:goroutines]} {
+		for _, calls := range [][]request{f.acquires[:goroutines], f.releases[:goroutines]} {
 			f.target.Add(int64(len(calls)))
 			for _, n := range f.nodes {
-				for _, args := range calls {
-					if err := n.conn.Send("EVALSHA", args...); err != nil {
+				for _, c := range calls {
+					if err := n.conn.Send(c.name, c.args...); err != nil {
 						return t, err
 					}
 				}
@@ -136,10 +142,10 @@ func (f *floor) loop(goroutines int, d time.Duration) (tally, error) {
 // each makes pairs by goroutines of their own.
 func (f *floor) each(goroutines int, d time.Duration) (tally, error) {
 	return inParallel(goroutines, d, func(g int) error {
-		for _, args := range [][]any{f.acquires[g], f.releases[g]} {
+		for _, c := range []request{f.acquires[g], f.releases[g]} {
 			call := &floorCall{done: make(chan struct{}, 1)}
 			for _, n := range f.nodes {
-				if err := n.send(call, args); err != nil {
+				if err := n.send(call, c); err != nil {
 					return err
 				}
 			}
@@ -150,13 +156,13 @@ func (f *floor) each(goroutines int, d time.Duration) (tally, error) {
 }
 
 // send writes a call; it leaves the flushing to whoever waits behind it, if somebody does.
-func (n *floorNode) send(call *floorCall, args []any) error {
+func (n *floorNode) send(call *floorCall, c request) error {
 	n.waiting.Add(1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	left := n.waiting.Add(-1)
 	n.pending <- call
-	if err := n.conn.Send("EVALSHA", args...); err != nil {
+	if err := n.conn.Send(c.name, c.args...); err != nil {
 		return err
 	}
 	if left > 0 {

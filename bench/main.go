@@ -213,7 +213,7 @@ func heading(node, load string, began time.Time, quick bool) []string {
 		"  each of them two allocations; only the floors use one name per goroutine again and again.",
 		fmt.Sprintf("- The peers' clients have timeouts of %s for dialling, reading and writing, which is our default; redigo pools keep up to", nodeTimeout),
 		fmt.Sprintf("  %d idle connections, go-redis has a connection per goroutine. Everything else is default. TTL %s everywhere.", idleConns, lockTTL),
-		"- *redislock* is on one node: it has no quorum. The *floor* writes the calls of our scripts to one connection per node and",
+		"- *redislock* is on one node: it has no quorum. The *floor* writes the commands that we send to one connection per node and",
 		"  counts a quorum of replies, with nothing around it: one loop for all goroutines, in one piece per node; or, *goroutines*,",
 		"  as many goroutines that share the connections.",
 		"- A *hung* node is stopped with SIGSTOP: it accepts connections and never answers. *20 ms away* is a proxy that delays answers.",

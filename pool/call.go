@@ -6,8 +6,9 @@ import (
 	"github.com/redquorum/go-redlock/internal/scripts"
 )
 
-// A Call is one script call to one node. It may be started once; until it is
-// delivered it belongs to the pool.
+// A Call is one call of a script, or of the plain SET that may go before it, to
+// one node. It may be started once; until it is delivered it belongs to the
+// pool.
 type Call struct {
 	// Script is what is sent.
 	Script *scripts.Call
@@ -21,6 +22,34 @@ type Call struct {
 	deadline time.Duration
 	size     int  // about, on the wire, the last time it was sent
 	source   bool // send the script itself: the node does not know its hash
+	plain    bool // the plain SET is what goes out, or has
+	refused  bool // the plain SET was, and the script must say why
+}
+
+// again reports whether the call has been answered before, in another form.
+func (c *Call) again() bool { return c.source || c.refused }
+
+// unsettled reports whether the call must be sent again, in another form, for
+// the node to decide it. Neither answer has changed anything on the node.
+//
+// A SET that fails is refused like one that is answered null: a node that
+// cannot be written can still say, by the script, that the name is held.
+func (c *Call) unsettled(result Result) bool {
+	if c.plain {
+		return result.Reply == nil
+	}
+	return !c.source && hasCode(result.Err, "NOSCRIPT")
+}
+
+// another makes the call take its next form, which has a node timeout of its
+// own: it is another command.
+func (c *Call) another(deadline time.Duration) {
+	if c.plain {
+		c.refused = true
+	} else {
+		c.source = true
+	}
+	c.deadline = deadline
 }
 
 // Receiver takes the results of calls.
@@ -28,8 +57,8 @@ type Receiver interface {
 	// Deliver is called exactly once per call, by a goroutine of the pool or
 	// from within [Pool.Start]. It must not block. Results of one node are
 	// delivered in the order in which the calls were started, except those of
-	// calls that were never sent, or that had to be sent again because the node
-	// had lost its scripts.
+	// calls that were never sent, or that had to be sent again: because the node
+	// had lost its scripts, or had refused a plain SET.
 	Deliver(node int, result Result)
 	// Wanted reports whether a call that may grant a lock should still be
 	// sent, if that has not happened yet. It is called with the pool locked and
@@ -109,7 +138,7 @@ func (q *queue) take() []*Call {
 
 // backlog holds the calls that have not been sent on the present connection.
 type backlog struct {
-	again queue // were answered NOSCRIPT, and go out before the others
+	again queue // were sent in another form, and go out before the others
 	fresh queue
 }
 

@@ -37,8 +37,11 @@ type link struct {
 	writing  bool          // somebody writes
 	answered bool          // the node has answered a call on this connection
 	since    time.Duration // when the link came into use
-	users    int           // goroutines that use conn; the last one closes it
-	dirty    bool          // conn cannot be used any more, by anybody
+	// scripted says that the last answer to a script was no error. Only then
+	// may a plain SET grant: what no script can take back would stay.
+	scripted bool
+	users    int  // goroutines that use conn; the last one closes it
+	dirty    bool // conn cannot be used any more, by anybody
 
 	// What was in flight when the link ended, and its result: set with Pool.mu
 	// held, by whoever ended it. The reader may be delivering an older result
@@ -116,7 +119,7 @@ func (p *Pool) roomLocked(l *link) bool {
 
 // bySource reports whether the script itself must be sent.
 func (l *link) bySource(c *Call) bool {
-	return c.source || l.hashes[c.Script.Script.Index()] == nil
+	return !c.plain && (c.source || l.hashes[c.Script.Script.Index()] == nil)
 }
 
 // size is about how many bytes c takes on the wire.
@@ -176,6 +179,7 @@ func (p *Pool) takeBatch(l *link, inline, first bool) bool {
 			dropped = append(dropped, drop{c, err})
 			continue
 		}
+		c.plain = c.Script.Plain && !c.refused && l.scripted
 		c.size = l.size(c)
 		l.bytes += c.size
 		l.batch = append(l.batch, c)
@@ -224,11 +228,7 @@ func (l *link) send() error {
 		l.wire.gather()
 	}
 	for _, c := range l.batch {
-		command, script := "EVALSHA", l.hashes[c.Script.Script.Index()]
-		if l.bySource(c) {
-			command, script = "EVAL", c.Script.Script.Source()
-		}
-		l.args = append(append(l.args[:0], script), c.Script.Args...)
+		command := l.command(c)
 		if err := l.conn.Send(command, l.args...); err != nil {
 			return err
 		}
@@ -237,6 +237,20 @@ func (l *link) send() error {
 		return err
 	}
 	return l.wire.release()
+}
+
+// command returns the command of a call, and leaves its arguments in l.args.
+func (l *link) command(c *Call) string {
+	if c.plain {
+		l.args = c.Script.AppendSet(l.args[:0])
+		return "SET"
+	}
+	command, script := "EVALSHA", l.hashes[c.Script.Script.Index()]
+	if l.bySource(c) {
+		command, script = "EVAL", c.Script.Script.Source()
+	}
+	l.args = append(append(l.args[:0], script), c.Script.Args...)
+	return command
 }
 
 // read delivers the answers, until the link has ended.
@@ -341,13 +355,17 @@ func (p *Pool) answer(l *link, result Result) bool {
 	l.answered = true
 	l.bytes -= c.size
 	p.measureLocked(l, c)
-	if hasCode(result.Err, "NOSCRIPT") && !c.source && (!c.Script.Grants || c.To.Wanted()) {
-		// The server lost its scripts (SCRIPT FLUSH). The call goes out again
-		// with its source, ahead of those that wait but behind older ones to
-		// which the same has happened, so that whatever was started after it
-		// and is not on its way yet stays behind it. Whether it is wanted is
-		// asked under the same lock that a release must take to be sent.
-		c.source = true
+	if !c.plain {
+		l.scripted = result.Err == nil
+	}
+	if c.unsettled(result) && (!c.Script.Grants || c.To.Wanted()) {
+		// The server lost its scripts (SCRIPT FLUSH), or refused a plain SET
+		// without saying why. The call goes out again in another form, ahead
+		// of those that wait but behind older ones to which the same has
+		// happened, so that whatever was started after it and is not on its way
+		// yet stays behind it. Whether it is wanted is asked under the same
+		// lock that a release must take to be sent.
+		c.another(p.clock.Elapsed() + p.timeout)
 		p.waiting.again.push(c)
 		if l := p.appointLocked(); l != nil {
 			p.wg.Go(func() { p.write(l, false) })
@@ -367,10 +385,11 @@ func (p *Pool) answer(l *link, result Result) bool {
 
 // measureLocked notes how long the node took: for the first calls, and then for
 // one in a few, as the clock costs as much as the rest of the counting. A call
-// that had to wait for the connection says nothing about the node.
+// that had to wait for the connection says nothing about the node, nor does the
+// second answer to one that was sent again.
 func (p *Pool) measureLocked(l *link, c *Call) {
 	const few, slower, faster = 8, 4, 2
-	if c.Began < l.since {
+	if c.Began < l.since || c.again() {
 		return
 	}
 	p.answers++

@@ -366,6 +366,107 @@ func TestAnAcquireThatFoundNoScriptIsNotSentAgainUnlessWanted(t *testing.T) {
 	})
 }
 
+func TestARefusedPlainSetIsNotFollowedByTheScriptUnlessWanted(t *testing.T) {
+	t.Parallel()
+	for _, wanted := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			answer := make(chan string)
+			asked := make(chan []string, 2)
+			f := serve(t, &fake{handle: func(_ int, _ net.Conn, args []string) string {
+				asked <- args
+				return <-answer
+			}})
+			r := f.rig(t)
+			b := newBox()
+			r.send(b, renew())
+			answer <- ":1\r\n"
+			require.Equal(t, "EVALSHA", (<-asked)[0])
+			quiet()
+			id := r.send(b, acquire("key", "token").PlainFirst())
+			quiet()
+			require.Equal(t, []string{"SET", "key", "token", "NX", "PX", fmt.Sprint(ttl.Milliseconds())}, <-asked)
+			b.unwanted.Store(!wanted)
+			answer <- "$-1\r\n"
+			quiet()
+			if !wanted {
+				require.Equal(t, pool.Result{Sent: pool.Answered}, b.await(t, id))
+				require.Empty(t, asked)
+				return
+			}
+			require.Equal(t, "EVALSHA", (<-asked)[0])
+			answer <- ":7\r\n"
+			require.Equal(t, pool.Result{Reply: int64(7), Sent: pool.Answered}, b.await(t, id))
+		})
+	}
+}
+
+// A script that answers null, or a SET that answers NOSCRIPT, is no reason to
+// ask again: nobody would ever end it.
+func TestEachFormOfACallIsSentOnce(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		answers []string // the last is the result
+		sent    []string
+	}{
+		{[]string{"$-1", "$-1"}, []string{"SET", "EVALSHA"}},
+		{[]string{"$-1", "-NOSCRIPT", "-NOSCRIPT"}, []string{"SET", "EVALSHA", "EVAL"}},
+		{[]string{"$-1", "-NOSCRIPT", "$-1"}, []string{"SET", "EVALSHA", "EVAL"}},
+		{[]string{"-NOSCRIPT", ":0"}, []string{"SET", "EVALSHA"}},
+		{[]string{"-OOM", "-OOM"}, []string{"SET", "EVALSHA"}},
+		{[]string{"+OK"}, []string{"SET"}},
+		{[]string{":0"}, []string{"SET"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var sent []string
+			f := serve(t, &fake{handle: func(_ int, _ net.Conn, args []string) string {
+				sent = append(sent, args[0])
+				if len(sent) == 1 {
+					return ":1\r\n"
+				}
+				return test.answers[min(len(sent)-1, len(test.answers))-1] + "\r\n"
+			}})
+			r := f.rig(t)
+			r.mustCall(t, renew())
+			b := newBox()
+			result := b.await(t, r.send(b, acquire("key", "token").PlainFirst()))
+			quiet()
+			assert.Equal(t, pool.Answered, result.Sent)
+			assert.Equal(t, test.sent, sent[1:])
+		})
+	}
+}
+
+// A lock that no script can release must not be granted by a command that is
+// none.
+func TestAPlainSetIsOnlySentWhereTheLastScriptRan(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var sent []string
+		denied := true
+		f := serve(t, &fake{handle: func(_ int, _ net.Conn, args []string) string {
+			sent = append(sent, args[0])
+			switch {
+			case args[0] == "SET":
+				return "+OK\r\n"
+			case denied:
+				return "-NOPERM this user has no permissions to run the 'evalsha' command\r\n"
+			}
+			return ":1\r\n"
+		}})
+		r := f.rig(t)
+		for range 3 {
+			require.Error(t, r.call(t, acquire("key", "token").PlainFirst()).Err)
+		}
+		denied = false
+		r.mustCall(t, renew())
+		r.mustCall(t, acquire("key", "token").PlainFirst())
+		denied = true
+		require.Error(t, r.call(t, renew()).Err)
+		require.Error(t, r.call(t, acquire("key", "token").PlainFirst()).Err)
+		require.Equal(t, []string{"EVALSHA", "EVALSHA", "EVALSHA", "EVALSHA", "SET", "EVALSHA", "EVALSHA"}, sent)
+	})
+}
+
 // Once Wanted has returned false, a release that is started then is the last
 // that the node hears of the matter, whatever happens to its scripts and its
 // connections; provided that nothing became unknown.
@@ -390,7 +491,14 @@ func TestAReleaseAfterTheEndOfWantingIsTheLastWord(t *testing.T) {
 					}
 					c := &claim{box: newBox(), key: fmt.Sprint("key", i)}
 					claims = append(claims, c)
-					c.acquired = r.send(c.box, acquire(c.key, "token"))
+					call := acquire(c.key, "token")
+					if rng.IntN(2) == 0 {
+						call.PlainFirst()
+					}
+					if rng.IntN(3) == 0 {
+						node.Set(c.key, "other", 5*time.Millisecond)
+					}
+					c.acquired = r.send(c.box, call)
 					pause := time.Duration(rng.IntN(4)) * time.Millisecond
 					var other sync.WaitGroup
 					other.Go(func() {
@@ -526,8 +634,11 @@ func TestARoundTripIsThatOfTheNodeAndSoonForgetsABusyMoment(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 				return bulk(script[:10])
 			},
-			handle: func(int, net.Conn, []string) string {
+			handle: func(_ int, _ net.Conn, args []string) string {
 				time.Sleep(delay)
+				if args[0] == "SET" {
+					return "$-1\r\n"
+				}
 				return ":1\r\n"
 			},
 		})
@@ -537,7 +648,6 @@ func TestARoundTripIsThatOfTheNodeAndSoonForgetsABusyMoment(t *testing.T) {
 		require.Zero(t, r.RoundTrip(), "it waited for the connection")
 		r.mustCall(t, renew())
 		require.Equal(t, delay, r.RoundTrip())
-
 		delay = 80 * time.Millisecond
 		for range 8 {
 			r.mustCall(t, renew())
@@ -548,6 +658,14 @@ func TestARoundTripIsThatOfTheNodeAndSoonForgetsABusyMoment(t *testing.T) {
 			r.mustCall(t, renew())
 		}
 		require.Less(t, r.RoundTrip(), 3*delay)
+
+		for i := range 20 * 8 {
+			r.mustCall(t, acquire("key", "token").PlainFirst())
+			if i%3 == 0 {
+				r.mustCall(t, renew()) // or only first answers would be measured
+			}
+		}
+		require.Less(t, r.RoundTrip(), delay+delay/10, "a refusal takes two")
 	})
 }
 

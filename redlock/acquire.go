@@ -30,7 +30,7 @@ func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, e
 		return nil, err
 	}
 	k := l.newLock(t, token)
-	p := l.newAcquisition(k, k.acquisition(l.fencing(k)))
+	p := l.newAcquisition(k, k.acquisition(l.fencing(k), how))
 
 	verdict := p.canvass(ctx, how)
 	k.hold(p.began)
@@ -66,6 +66,9 @@ type approach struct {
 	leads    bool
 	lead     int
 	patience time.Duration
+	// again says that an attempt has failed before. Then it is the script that
+	// asks, which says with a refusal what a waiter must know.
+	again bool
 }
 
 var together = approach{}
@@ -86,8 +89,7 @@ type acquisition struct {
 }
 
 func (l *Locker) newAcquisition(k *Lock, script *scripts.Call) *acquisition {
-	useful := clock.Deadline(0, k.ttl, k.config.driftFactor) - k.config.minValidity
-	p := &acquisition{useful: useful, lead: -1, refused: make(chan struct{}), poll: poll[scripts.Acquired]{
+	p := &acquisition{useful: k.useful(), lead: -1, refused: make(chan struct{}), poll: poll[scripts.Acquired]{
 		locker: l,
 		op:     "acquire",
 		names:  k.names,
@@ -97,10 +99,18 @@ func (l *Locker) newAcquisition(k *Lock, script *scripts.Call) *acquisition {
 	if k.config.ways.Shuffle {
 		p.first = rand.IntN(len(l.pools))
 	}
-	p.read = readAcquired(len(k.keys))
+	p.read = readPlain
+	if !script.Plain {
+		p.read = readAcquired(len(k.keys))
+	}
 	p.heard, p.waiter = p.note, p
 	p.round.Init(len(l.pools), quorum.Early)
 	return p
+}
+
+// useful is how long an attempt may take.
+func (k *Lock) useful() time.Duration {
+	return clock.Deadline(0, k.ttl, k.config.driftFactor) - k.config.minValidity
 }
 
 // note keeps account of what the node may hold.
@@ -194,15 +204,22 @@ func (p *acquisition) patience() time.Duration {
 
 func readAcquired(keys int) func(any) (quorum.Vote, scripts.Acquired, error) {
 	return func(reply any) (quorum.Vote, scripts.Acquired, error) {
-		acquired, err := scripts.ParseAcquire(reply, keys)
-		switch {
-		case err != nil:
-			return quorum.Failed, acquired, err
-		case acquired.Granted:
-			return quorum.Granted, acquired, nil
-		}
-		return quorum.Refused, acquired, errHeld
+		return acquiredVote(scripts.ParseAcquire(reply, keys))
 	}
+}
+
+func readPlain(reply any) (quorum.Vote, scripts.Acquired, error) {
+	return acquiredVote(scripts.ParsePlain(reply))
+}
+
+func acquiredVote(acquired scripts.Acquired, err error) (quorum.Vote, scripts.Acquired, error) {
+	switch {
+	case err != nil:
+		return quorum.Failed, acquired, err
+	case acquired.Granted:
+		return quorum.Granted, acquired, nil
+	}
+	return quorum.Refused, acquired, errHeld
 }
 
 // lastWords is how long an attempt that has failed for want of answers waits

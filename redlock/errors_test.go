@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/go-redlock/pool"
 	"github.com/redquorum/go-redlock/redlock"
 	"github.com/redquorum/go-redlock/redlocktest"
 )
@@ -73,7 +74,7 @@ func TestFailuresOfAMinorityDoNotMatterButShow(t *testing.T) {
 			synctest.Test(parallel(t), func(t *testing.T) {
 				c := newCluster(t, 5)
 				l := newLocker(t, c)
-				each(c, []int{0, 3}, func(n *redlocktest.Node) { n.SetError(text, "EVALSHA", "EVAL") })
+				each(c, []int{0, 3}, func(n *redlocktest.Node) { n.SetError(text, "SET", "EVALSHA", "EVAL") })
 				// Or the others decide before these have been heard.
 				each(c, []int{1, 2, 4}, func(n *redlocktest.Node) { n.SetDelay(time.Millisecond) })
 				elapsed := took(func() {
@@ -90,8 +91,39 @@ func TestFailuresOfAMinorityDoNotMatterButShow(t *testing.T) {
 					}
 					require.NoError(t, k.Release(t.Context()))
 				})
-				require.Equal(t, 4*time.Millisecond, elapsed)
+				require.Equal(t, 5*time.Millisecond, elapsed, "one round trip each, and two for the refusal")
 				requireFree(t, c, job)
+			})
+		})
+	}
+}
+
+// A refusal takes a node two commands, a plain SET and the script that says
+// why. Each of them has a node timeout of its own, and the one that says why has
+// the last word.
+func TestAHeldNameIsTakenWhateverComesOfThePlainSet(t *testing.T) {
+	for name, test := range map[string]struct {
+		sick func(*redlocktest.Node)
+		opts []redlock.LockOption
+	}{
+		"nodes that are full":         {func(n *redlocktest.Node) { n.SetError("OOM command not allowed", "SET") }, nil},
+		"nodes far away":              {func(n *redlocktest.Node) { n.SetDelay(300 * time.Millisecond) }, nil},
+		"nodes far away, a short TTL": {func(n *redlocktest.Node) { n.SetDelay(60 * time.Millisecond) }, []redlock.LockOption{redlock.WithTTL(100 * time.Millisecond)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(parallel(t), func(t *testing.T) {
+				c := newCluster(t, 3)
+				l := newLocker(t, c)
+				k, err := l.Acquire(t.Context(), job)
+				require.NoError(t, err)
+				each(c, upTo(3), test.sick)
+				_, err = l.TryAcquire(t.Context(), job, test.opts...)
+				requireOutcome(t, err, redlock.ErrTaken)
+				require.Equal(t, []string{job}, requireQuorumError(t, err).Held)
+				for _, node := range l.Nodes() {
+					require.Equal(t, pool.Up, node.State)
+				}
+				require.NoError(t, k.Release(t.Context()))
 			})
 		})
 	}
@@ -129,7 +161,7 @@ func TestAnOutageIsToleratedForAsLongAsAsked(t *testing.T) {
 		"hung":    (*redlocktest.Node).Hang,
 	}
 	for _, text := range passing {
-		faults[text] = func(n *redlocktest.Node) { n.SetError(text, "EVALSHA", "EVAL") }
+		faults[text] = func(n *redlocktest.Node) { n.SetError(text, "SET", "EVALSHA", "EVAL") }
 	}
 	for fault, inflict := range faults {
 		for tolerance, opts := range map[time.Duration][]redlock.LockOption{

@@ -136,13 +136,13 @@ func TestNodesThatAgreeCostOneRoundTrip(t *testing.T) {
 		c := newCluster(t, 5)
 		l := newLocker(t, c)
 		each(c, upTo(5), func(n *redlocktest.Node) { n.SetDelay(10 * time.Millisecond) })
-		before := scripts(c)
+		before := calls(c)
 		for i := range 3 {
 			require.Equal(t, 10*time.Millisecond, took(func() {
 				acquired(t, l, fmt.Sprint(job, i), redlock.WithFencing(true))
 			}))
 		}
-		for i, n := range scripts(c) {
+		for i, n := range calls(c) {
 			require.Equal(t, before[i]+3, n)
 		}
 	})
@@ -167,13 +167,13 @@ func TestNodesThatDisagreeAreBroughtIntoLine(t *testing.T) {
 		each(c, upTo(3), func(n *redlocktest.Node) { n.SetDelay(10 * time.Millisecond) })
 		each(c, []int{3, 4}, func(n *redlocktest.Node) { n.SetDelay(15 * time.Millisecond) })
 		setCounters(c, job, ahead, ahead+7, ahead)
-		before := scripts(c)
+		before := calls(c)
 		var k *redlock.Lock
 		require.Equal(t, 20*time.Millisecond, took(func() { k = acquired(t, l, job, redlock.WithFencing(true)) }))
 		require.Equal(t, ahead+8, k.FencingToken())
 		require.Equal(t, 9898*time.Millisecond-20*time.Millisecond, k.Validity(), "the second round counts")
 		time.Sleep(15 * time.Millisecond)
-		for i, n := range scripts(c) {
+		for i, n := range calls(c) {
 			require.Equal(t, before[i]+2, n)
 			value, ttl, _ := c.Node(i).Get(fenceOf + job)
 			require.Equal(t, fmt.Sprint(ahead+8), value)

@@ -36,11 +36,17 @@ func (l *Locker) drawToken(t *target) (string, error) {
 
 // acquisition returns the command of an attempt. A token that somebody else has
 // chosen may be somebody else's, too, and must not be granted what they hold.
-func (k *Lock) acquisition(fencing scripts.Fencing) *scripts.Call {
+func (k *Lock) acquisition(fencing scripts.Fencing, how approach) *scripts.Call {
+	acquire := scripts.Acquire
 	if k.config.ways.Token != nil {
-		return scripts.AcquireNew(k.keys, k.token, k.ttl, fencing)
+		acquire = scripts.AcquireNew
 	}
-	return scripts.Acquire(k.keys, k.token, k.ttl, fencing)
+	call := acquire(k.keys, k.token, k.ttl, fencing)
+	// A refusal by the plain SET is followed by the script: there must be time.
+	if !how.again && k.useful() >= 2*k.locker.timeout {
+		call.PlainFirst()
+	}
+	return call
 }
 
 // thoroughness is how long to wait for votes that change nothing: short beside

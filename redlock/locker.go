@@ -175,7 +175,8 @@ func (l *Locker) Acquire(ctx context.Context, name string, opts ...LockOption) (
 
 // TryAcquire makes exactly one attempt. It returns ErrTaken when others hold
 // the lock and ErrNoQuorum when too few nodes answered; otherwise it returns
-// what Acquire does.
+// what Acquire does. A refusal takes two round trips, where a grant takes one:
+// nodes that refuse are asked why.
 //
 // Contenders that try in the same moment can split the votes, and then every
 // one of them gets ErrTaken. Where somebody must get the lock, as for a job

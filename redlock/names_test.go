@@ -35,9 +35,9 @@ func TestHoweverManyNamesThereAreEachNodeGetsOneCall(t *testing.T) {
 						func() error { return k.Renew(t.Context()) },
 						func() error { return k.Release(t.Context()) },
 					} {
-						before := scripts(c)
+						before := calls(c)
 						require.NoError(t, do())
-						for i, after := range scripts(c) {
+						for i, after := range calls(c) {
 							require.Equal(t, before[i]+1, after, "operation %d, node %d", what, i)
 						}
 					}

@@ -33,7 +33,7 @@ func trouble(t *testing.T, c *redlocktest.Cluster, stop <-chan struct{}) {
 			case 2:
 				n.DropReplies(true)
 			case 3:
-				n.SetError("LOADING", "EVALSHA", "EVAL")
+				n.SetError("LOADING", "SET", "EVALSHA", "EVAL")
 			case 4:
 				n.SetDelay(rand.N(time.Second))
 			case 5:

@@ -125,9 +125,9 @@ func TestAnAcquireThatIsNotWantedAnyMoreIsNotSent(t *testing.T) {
 		synctest.Wait()
 		_, err := l.TryAcquire(t.Context(), job)
 		requireOutcome(t, err, redlock.ErrTaken)
-		before := scripts(c)[2]
+		before := calls(c)[2]
 		time.Sleep(200 * time.Millisecond)
-		require.Equal(t, before+1, scripts(c)[2], "the release, and nothing else")
+		require.Equal(t, before+1, calls(c)[2], "the release, and nothing else")
 		require.Len(t, c.Holders(job), 2)
 	})
 }
@@ -159,9 +159,9 @@ func TestUndoingIsBoundedInTime(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		each(c, upTo(2), (*redlocktest.Node).Resume)
 		time.Sleep(10 * time.Second) // the probe
-		before := scripts(c)
+		before := calls(c)
 		time.Sleep(time.Hour)
-		require.Equal(t, before, scripts(c), "nothing more is tried")
+		require.Equal(t, before, calls(c), "nothing more is tried")
 	})
 }
 
@@ -177,13 +177,13 @@ func TestUndoingOfADoubtfulVoteEndsWithTheTTL(t *testing.T) {
 		requireOutcome(t, err, redlock.ErrNoQuorum)
 		node.SetDelay(0)
 		time.Sleep(5 * time.Second)
-		before := scripts(c)
+		before := calls(c)
 		time.Sleep(4 * time.Second)
-		require.Greater(t, scripts(c)[0], before[0], "the old command may still come")
+		require.Greater(t, calls(c)[0], before[0], "the old command may still come")
 		time.Sleep(5 * time.Second)
-		before = scripts(c)
+		before = calls(c)
 		time.Sleep(time.Hour)
-		require.Equal(t, before, scripts(c), "and now not any more")
+		require.Equal(t, before, calls(c), "and now not any more")
 	})
 }
 

@@ -75,14 +75,14 @@ func TestAReleaseSucceedsWithAMinorityDownAndIsDoneLater(t *testing.T) {
 				each(c, []int{0, 3}, strike.off)
 				time.Sleep(3 * time.Second)
 				requireFree(t, c, job)
-				before := scripts(c)
+				before := calls(c)
 				time.Sleep(2 * time.Minute)
 				if fault == "errors" {
-					require.Equal(t, before, scripts(c), "it was answered, so it is over")
+					require.Equal(t, before, calls(c), "it was answered, so it is over")
 				}
-				before = scripts(c)
+				before = calls(c)
 				time.Sleep(time.Hour)
-				require.Equal(t, before, scripts(c), "it is over in any case")
+				require.Equal(t, before, calls(c), "it is over in any case")
 			})
 		})
 	}
@@ -148,7 +148,7 @@ func TestReleasesAtTheSameTimeAreOne(t *testing.T) {
 		c := newCluster(t, 5)
 		l := newLocker(t, c)
 		k := acquired(t, l, job)
-		before := scripts(c)
+		before := calls(c)
 		each(c, upTo(5), func(n *redlocktest.Node) { n.SetDelay(50 * time.Millisecond) })
 		elapsed := took(func() {
 			var wg sync.WaitGroup
@@ -165,7 +165,7 @@ func TestReleasesAtTheSameTimeAreOne(t *testing.T) {
 			wg.Wait()
 		})
 		require.Equal(t, 50*time.Millisecond, elapsed)
-		for i, n := range scripts(c) {
+		for i, n := range calls(c) {
 			require.Equal(t, before[i]+1, n)
 		}
 		requireFree(t, c, job)

@@ -227,7 +227,7 @@ func TestRenewalsAtTheSameTimeAreOne(t *testing.T) {
 		c := newCluster(t, 5)
 		l := newLocker(t, c)
 		k := acquired(t, l, job)
-		before := scripts(c)
+		before := calls(c)
 		each(c, upTo(5), func(n *redlocktest.Node) { n.SetDelay(50 * time.Millisecond) })
 		var wg sync.WaitGroup
 		for range 50 {
@@ -238,11 +238,11 @@ func TestRenewalsAtTheSameTimeAreOne(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		for i, n := range scripts(c) {
+		for i, n := range calls(c) {
 			require.Equal(t, before[i]+1, n)
 		}
 		require.NoError(t, k.Renew(t.Context()))
-		for i, n := range scripts(c) {
+		for i, n := range calls(c) {
 			require.Equal(t, before[i]+2, n, "a later one is another")
 		}
 	})
@@ -295,9 +295,9 @@ func TestAutoRenewSendsAboutThreePerTTL(t *testing.T) {
 		c := newCluster(t, 1)
 		l := newLocker(t, c)
 		acquired(t, l, job, redlock.WithAutoRenew(true))
-		before := scripts(c)[0]
+		before := calls(c)[0]
 		time.Sleep(1000 * time.Second)
-		require.InDelta(t, 315, scripts(c)[0]-before, 20)
+		require.InDelta(t, 315, calls(c)[0]-before, 20)
 	})
 }
 

@@ -132,11 +132,11 @@ func TestAWaiterIsQuietWhileItCanHear(t *testing.T) {
 		k := acquired(t, newLocker(t, c), job, redlock.WithAutoRenew(true))
 		l := newLocker(t, c)
 		distant(c)
-		before := scripts(c)
+		before := calls(c)
 		got := wait(t.Context(), l)
 		const minutes = 3
 		time.Sleep(minutes * time.Minute)
-		for i, n := range scripts(c) {
+		for i, n := range calls(c) {
 			assert.Less(t, n-before[i], minutes*60*2, "renewals included; polling would be ten times that")
 		}
 		requireGrant(t, got, release(t, k), soon)
@@ -181,10 +181,10 @@ func TestAWaiterPollsWhatItCannotHear(t *testing.T) {
 					l := newLocker(t, c, redlock.WithRetryDelay(shortest, longest))
 					free := tc.prepare(t, c)
 					distant(c)
-					before := sum(scripts(c))
+					before := sum(calls(c))
 					got := wait(t.Context(), l)
 					time.Sleep(pause)
-					assert.LessOrEqual(t, sum(scripts(c))-before, (5+2)*(int(pause/shortest)+4),
+					assert.LessOrEqual(t, sum(calls(c))-before, (5+2)*(int(pause/shortest)+4),
 						"an attempt, and the undoing on those that answered late")
 					requireGrant(t, got, free(), poll)
 				}
@@ -228,13 +228,13 @@ func TestForgedNoticesCostAnAttemptEach(t *testing.T) {
 		distant(c)
 		got := wait(t.Context(), l)
 		time.Sleep(time.Second)
-		before := sum(scripts(c))
+		before := sum(calls(c))
 		const forged = 50
 		for i := range forged {
 			announce(t, c, upTo(5)[:1+i%5]...) // some are duplicates
 			time.Sleep(100 * time.Millisecond)
 		}
-		assert.LessOrEqual(t, sum(scripts(c))-before, 2*5*forged)
+		assert.LessOrEqual(t, sum(calls(c))-before, 2*5*forged)
 		requireGrant(t, got, release(t, k), soon)
 	})
 }
@@ -264,11 +264,11 @@ func TestASubscriptionThatIsLostIsMadeAgain(t *testing.T) {
 func lead(t *testing.T, c *redlocktest.Cluster) int {
 	t.Helper()
 	for range 10 {
-		before := scripts(c)
+		before := calls(c)
 		announce(t, c, upTo(c.Len())...)
 		time.Sleep(soon)
 		var asked []int
-		for i, n := range scripts(c) {
+		for i, n := range calls(c) {
 			if n > before[i] {
 				asked = append(asked, i)
 			}
@@ -358,10 +358,10 @@ func TestWaitingEndsAsItsOptionsSay(t *testing.T) {
 		require.NotErrorIs(t, g.err, redlock.ErrNoQuorum)
 		require.Equal(t, 59*time.Second, g.at.Sub(start))
 
-		before := scripts(c)
+		before := calls(c)
 		g = <-wait(t.Context(), l, redlock.WithMaxAttempts(3))
 		requireOutcome(t, g.err, redlock.ErrTaken)
-		for i, n := range scripts(c) {
+		for i, n := range calls(c) {
 			require.LessOrEqual(t, n-before[i], 6, "some attempts are undone")
 		}
 		time.Sleep(5 * time.Second)
@@ -419,10 +419,10 @@ func TestAWaiterThatGivesUpSendsNothingMore(t *testing.T) {
 		second := wait(ctx, l)
 		requireGrant(t, first, start, 2*time.Second+soon)
 		time.Sleep(time.Second)
-		before := scripts(c)
+		before := calls(c)
 		cancel()
 		requireEnded(t, (<-second).err, ctx)
-		require.Equal(t, before, scripts(c))
+		require.Equal(t, before, calls(c))
 	})
 }
 
@@ -437,10 +437,10 @@ func TestACancelledLeadFirstAttemptAsksNobodyElse(t *testing.T) {
 		got := wait(ctx, l)
 		time.Sleep(time.Second)
 		each(c, upTo(5), func(n *redlocktest.Node) { n.Delete(job) })
-		before := scripts(c)
+		before := calls(c)
 		announce(t, c, 0, 1, 2)
 		asked := func() (nodes int) {
-			for i, n := range scripts(c) {
+			for i, n := range calls(c) {
 				if n > before[i] {
 					nodes++
 				}

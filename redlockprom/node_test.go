@@ -99,7 +99,7 @@ func TestAnOldErrorIsForgotten(t *testing.T) {
 		for i := range 2 {
 			cluster.Node(i).SetDelay(time.Millisecond)
 		}
-		cluster.Node(2).SetError("READONLY", "EVALSHA", "EVAL")
+		cluster.Node(2).SetError("READONLY", "SET", "EVALSHA", "EVAL")
 		work(t, locker, 10*time.Second)
 		cluster.Node(2).SetError("")
 		cluster.Node(2).SetDelay(50 * time.Millisecond)

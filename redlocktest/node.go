@@ -396,8 +396,9 @@ func (n *Node) Commands() int {
 	return n.total
 }
 
-// CountOf returns what part of [Node.Commands] is due to one command, "EVALSHA"
-// for instance, in upper or lower case.
+// CountOf returns what part of [Node.Commands] is due to one command, in upper
+// or lower case. A lock is acquired by "SET" or "EVALSHA", and released by
+// "EVALSHA".
 func (n *Node) CountOf(command string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -43,6 +43,15 @@ func ParseAcquire(reply any, keys int) (Acquired, error) {
 	return Acquired{}, unexpected(acquire, reply)
 }
 
+// ParsePlain reads the reply to a call that is [Call.Plain]: to its SET, or to
+// its script.
+func ParsePlain(reply any) (Acquired, error) {
+	if reply == "OK" {
+		return Acquired{Granted: true}, nil
+	}
+	return ParseAcquire(reply, 1)
+}
+
 func parseRefusal(reply []any, keys int) (Acquired, error) {
 	if len(reply) < 3 || len(reply) > keys+2 {
 		return Acquired{}, unexpected(acquire, reply)

@@ -709,6 +709,64 @@ func TestEveryScriptIsListedOnceUnderItsIndex(t *testing.T) {
 	assert.Len(t, files, scripts.Count, "a file that nobody embeds")
 }
 
+// The plain SET grants where the script grants, leaves the key as the script
+// leaves it, and where it does not it changes nothing.
+func TestThePlainSetGrantsWhatTheScriptGrants(t *testing.T) {
+	for name, given := range map[string]string{
+		"free": "", "another's": "another for 1h0m0s", "another's for ever": "another for ever", "a list": alist,
+	} {
+		t.Run(name, func(t *testing.T) {
+			onNodes(t, func(n *node) {
+				n = n.forTest(n.t)
+				before := map[string]string{}
+				if given != "" {
+					before["set"], before["script"] = given, given
+				}
+				n.prepare(before)
+				plain := acquire("set")(n.keys).PlainFirst()
+				require.True(n.t, plain.Plain)
+				reply := n.do("SET", plain.AppendSet(nil)...)
+				answer, err := n.eval(n.conn, acquire("script")(n.keys))
+				if given != "" {
+					require.Nil(n.t, reply)
+					require.Equal(n.t, before, n.state())
+					return
+				}
+				require.NoError(n.t, err)
+				for _, r := range []any{reply, answer} {
+					acquired, err := scripts.ParsePlain(r)
+					require.NoError(n.t, err)
+					require.Equal(n.t, granted(0), acquired)
+				}
+				state := n.state()
+				require.NotEmpty(n.t, state["script"])
+				require.Equal(n.t, state["script"], state["set"])
+			})
+		})
+	}
+}
+
+// A SET knows one key and no counter, and cannot tell a key that is gone from
+// one that was never there.
+func TestOnlyWhatASetCanDoIsPlain(t *testing.T) {
+	one, two := []string{"a"}, []string{"a", "b"}
+	unfenced, fenced := scripts.Fencing{}, scripts.Fencing{Counters: one, Proposal: 1, TTL: hour}
+	assert.True(t, scripts.Acquire(one, mine, hour, unfenced).PlainFirst().Plain)
+	assert.True(t, scripts.AcquireNew(one, mine, hour, unfenced).PlainFirst().Plain)
+	for _, call := range []*scripts.Call{
+		scripts.Acquire(two, mine, hour, unfenced),
+		scripts.Acquire(one, mine, hour, fenced),
+		scripts.AcquireNew(two, mine, hour, unfenced),
+		scripts.AcquireAgain(one, mine, hour, unfenced),
+		scripts.Renew(one, mine, hour),
+		scripts.Release(one, mine, true),
+		scripts.Linger(one, mine, hour),
+		scripts.Confirm(one, mine, one, 1, hour),
+	} {
+		assert.False(t, call.PlainFirst().Plain)
+	}
+}
+
 func TestOnlyAcquireGrants(t *testing.T) {
 	k := []string{"a"}
 	assert.True(t, scripts.Acquire(k, mine, hour, scripts.Fencing{}).Grants)

@@ -117,10 +117,10 @@ type Node struct {
 	addr   string
 	seed   uint64
 
-	// Scripts, if set, hears of every script call: it is called with the node
-	// locked, after the script.
+	// Scripts, if set, hears of every script call, a plain SET among them: it
+	// is called with the node locked, after the script.
 	Scripts func(node, client int, script *scripts.Script, keys, args []string, reply any)
-	// Written, if set, hears of every script call that a client writes, whether
+	// Written, if set, hears of every such call that a client writes, whether
 	// or not it will arrive. The node is locked.
 	Written func(node, client int, script *scripts.Script, keys, args []string)
 	// Moved, if set, hears of every packet of a client's: that it was written,
@@ -392,7 +392,9 @@ func (n *Node) answerLocked(c *conn, out []byte, command []string) []byte {
 			return append(out, "-NOSCRIPT No matching script.\r\n"...)
 		}
 		n.loaded[script.Index()] = true
-		return n.scriptLocked(c, out, script, keys, args)
+		return appendReply(out, n.scriptLocked(c, script, keys, args))
+	case isPlain(command):
+		return appendReply(out, n.setLocked(c, command))
 	case command[0] == "SCRIPT" && len(command) == 3:
 		for _, script := range scripts.All() {
 			if command[2] == script.Source() {
@@ -428,9 +430,17 @@ func (n *Node) subscribed(out []byte, kind, channel string, count int) []byte {
 	return integerReply(bulk(bulk(append(out, "*3\r\n"...), kind), channel), int64(count))
 }
 
+// isPlain reports whether a command is SET key token NX PX ms.
+func isPlain(command []string) bool {
+	return len(command) == 6 && command[0] == "SET" && command[3] == "NX" && command[4] == "PX"
+}
+
 // scriptCall takes an EVALSHA or EVAL apart; the script is nil if it is none of
-// ours.
+// ours. A plain SET is taken for an acquire that grants no token twice.
 func scriptCall(command []string) (script *scripts.Script, keys, args []string) {
+	if isPlain(command) {
+		return acquireScript, command[1:2], []string{command[2], command[5], "0", "0", "new"}
+	}
 	if command[0] != "EVALSHA" && command[0] != "EVAL" || len(command) < 3 {
 		return nil, nil, nil
 	}
@@ -444,7 +454,23 @@ func scriptCall(command []string) (script *scripts.Script, keys, args []string) 
 	return nil, nil, nil
 }
 
-func (n *Node) scriptLocked(c *conn, out []byte, script *scripts.Script, keys, args []string) []byte {
+// setLocked executes a plain SET.
+func (n *Node) setLocked(c *conn, command []string) any {
+	script, keys, args := scriptCall(command)
+	reply := n.scriptLocked(c, script, keys, args)
+	switch _, refused := reply.([]int64); {
+	case reply == int64(0):
+		return "OK"
+	case refused, reply == wrongType: // of which SET NX knows nothing
+		return nil
+	}
+	return reply
+}
+
+// acquireScript is what every acquire calls.
+var acquireScript = scripts.Acquire([]string{"key"}, "token", time.Second, scripts.Fencing{}).Script
+
+func (n *Node) scriptLocked(c *conn, script *scripts.Script, keys, args []string) any {
 	n.calls[script.Index()]++
 	var reply any = int64(1)
 	switch {
@@ -459,7 +485,16 @@ func (n *Node) scriptLocked(c *conn, out []byte, script *scripts.Script, keys, a
 	if n.Scripts != nil {
 		n.Scripts(n.number, c.client, script, keys, args, reply)
 	}
+	return reply
+}
+
+// appendReply encodes what a command answers.
+func appendReply(out []byte, reply any) []byte {
 	switch r := reply.(type) {
+	case nil:
+		out = append(out, "$-1\r\n"...)
+	case string:
+		out = append(append(append(out, '+'), r...), "\r\n"...)
 	case int64:
 		out = integerReply(out, r)
 	case []int64:
