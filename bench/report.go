@@ -121,6 +121,9 @@ func (r *report) markdown() string {
 			if !t.met {
 				met = "**missed**"
 			}
+			if t.note != "" {
+				met += ", " + t.note
+			}
 			line("| %s | %s | %s |", t.text, t.seen, met)
 		}
 	}
@@ -136,6 +139,7 @@ func (r *report) markdown() string {
 type target struct {
 	text, seen string
 	met        bool
+	note       string
 }
 
 // targets judges what was measured; of rows that were not, it says nothing.
@@ -155,7 +159,14 @@ func (r *report) targets() (targets []target) {
 			return
 		}
 		v := o.of(subject).over(o.of(base))
-		targets = append(targets, target{text, ratio(v), met(v)})
+		t := target{text: text, seen: ratio(v), met: met(v)}
+		// What the same commands miss with nothing around them is out of reach.
+		if floor := o.of(nameFloor); !t.met && base == nameOurs && floor != nil {
+			if v := o.of(subject).over(floor); !met(v) {
+				t.note = "and by the floor, too: " + ratio(v)
+			}
+		}
+		targets = append(targets, t)
 	}
 	atLeast := func(least float64) func(float64) bool { return func(v float64) bool { return v >= least } }
 	atMost := func(most float64) func(float64) bool { return func(v float64) bool { return v <= most } }
@@ -168,7 +179,7 @@ func (r *report) targets() (targets []target) {
 		ratioOf(g+" goroutine(s): we ≤ 1.15× the floor with as many goroutines", "pair-"+g, nameOurs, nameFloorEach, atMost(1.15))
 		if o := find("pair-" + g); o != nil {
 			a := o.base().allocs
-			targets = append(targets, target{g + " goroutine(s): ≤ 40 allocations a pair", fmt.Sprintf("%.1f", a), a <= 40})
+			targets = append(targets, target{text: g + " goroutine(s): ≤ 40 allocations a pair", seen: fmt.Sprintf("%.1f", a), met: a <= 40})
 		}
 	}
 	for _, h := range []string{"1", "2"} {
@@ -180,9 +191,9 @@ func (r *report) targets() (targets []target) {
 	for _, f := range r.figures {
 		switch f.key {
 		case "hand-off-median":
-			targets = append(targets, target{"hand-off, median ≤ 2 ms", f.ours, f.value <= 0.002})
+			targets = append(targets, target{text: "hand-off, median ≤ 2 ms", seen: f.ours, met: f.value <= 0.002})
 		case "hand-off-p99":
-			targets = append(targets, target{"hand-off, p99 ≤ 10 ms", f.ours, f.value <= 0.010})
+			targets = append(targets, target{text: "hand-off, p99 ≤ 10 ms", seen: f.ours, met: f.value <= 0.010})
 		}
 	}
 	return targets
