@@ -66,9 +66,9 @@ type approach struct {
 	leads    bool
 	lead     int
 	patience time.Duration
-	// again says that an attempt has failed before. Then it is the script that
+	// repeats says that an attempt has failed before. Then it is the script that
 	// asks, which says with a refusal what a waiter must know.
-	again bool
+	repeats bool
 }
 
 var together = approach{}

@@ -43,7 +43,7 @@ func (k *Lock) acquisition(fencing scripts.Fencing, how approach) *scripts.Call 
 	}
 	call := acquire(k.keys, k.token, k.ttl, fencing)
 	// A refusal by the plain SET is followed by the script: there must be time.
-	if !how.again && k.useful() >= 2*k.locker.timeout {
+	if !how.repeats && k.useful() >= 2*k.locker.timeout {
 		call.PlainFirst()
 	}
 	return call

@@ -40,7 +40,7 @@ func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
 		// The head before us holds the lock, and we would have heard of its
 		// release.
 		how = p.awaitRelease(ctx, line.ear, min(quietPolls*p.poll(), rest))
-		how.again = true
+		how.repeats = true
 	}
 	line.held = 0
 	var last *QuorumError // the last attempt that came to an outcome
@@ -73,7 +73,7 @@ func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
 		}
 		p.roundTrip = max(l.clock.Elapsed()-began, minRoundTrip)
 		how = p.wait(ctx, line, failed, how)
-		how.again = true
+		how.repeats = true
 	}
 }
 

@@ -16,7 +16,7 @@ type Call struct {
 	// Grants says that the call may give a key to its token.
 	Grants bool
 	// Plain says that the command of [Call.AppendSet] may go first, and the
-	// script only if that was answered with null.
+	// script only if that was not answered with OK.
 	Plain bool
 
 	settable bool // a plain SET grants the same

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,6 +20,12 @@ func TestEveryMutantAppliesAndSaysWhatItBreaks(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(all), 25)
 	for _, m := range all {
+		for _, line := range strings.Split(m.text, "\n") {
+			if path, ok := strings.CutPrefix(line, "--- a/"); ok {
+				_, err := os.Stat(filepath.Join(tree, path)) // or go test takes the last result for that of the present code
+				require.NoError(t, err)
+			}
+		}
 		require.NoError(t, m.check(t.Context(), tree))
 		assert.GreaterOrEqual(t, strings.Count(m.header(), "\n"), 1, "%s: the bug in one line, and then what it breaks", m.name)
 	}
