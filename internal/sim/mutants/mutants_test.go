@@ -20,7 +20,7 @@ func TestEveryMutantAppliesAndSaysWhatItBreaks(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(all), 25)
 	for _, m := range all {
-		for _, line := range strings.Split(m.text, "\n") {
+		for line := range strings.SplitSeq(m.text, "\n") {
 			if path, ok := strings.CutPrefix(line, "--- a/"); ok {
 				_, err := os.Stat(filepath.Join(tree, path)) // or go test takes the last result for that of the present code
 				require.NoError(t, err)
