@@ -20,7 +20,6 @@ func TestALockIsHeldForTheMinimum(t *testing.T) {
 				l, other := newLocker(t, c), newLocker(t, c, slowPoll)
 				start := time.Now()
 				k := acquired(t, l, job, redlock.WithTTL(ttl), redlock.WithMinHold(hold))
-				requireHolders(t, c, k, 3) // or the other may be faster on one of them
 				got := wait(t.Context(), other)
 				time.Sleep(500 * time.Millisecond)
 				require.NoError(t, k.Release(t.Context()))
