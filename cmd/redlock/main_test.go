@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -23,6 +25,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
 		_ = os.Unsetenv(asCommand) // or what it runs would be the command, too
 		main()
+	}
+	// Tests that are run by nohup, or in the background of a script, must not
+	// hand on that signals are ignored: a signal that is caught is the default
+	// again in what they start.
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
 	}
 	goleak.VerifyTestMain(m)
 }
