@@ -16,7 +16,8 @@ type Call struct {
 	To   Receiver
 	Node int
 	// Began is the moment the call's operation began, on the pool's clock: the
-	// node has from then on [WithTimeout] to answer.
+	// node has from then on [WithTimeout] to answer, and as much again for each
+	// further form in which the call must be sent.
 	Began time.Duration
 
 	deadline time.Duration

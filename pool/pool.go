@@ -314,8 +314,9 @@ func deliver(calls []*Call, result Result) {
 
 // watchLocked makes sure that the watchdog looks when c must have been
 // answered. Timeouts are all alike, so the oldest call is the first to be due,
-// and a timer that is armed already is early enough. It returns false if it
-// sees that c is overdue.
+// and a timer that is armed already is early enough. (A call that is sent again
+// is due later than those behind it, by as long as they have waited.) It
+// returns false if it sees that c is overdue.
 func (p *Pool) watchLocked(c *Call) bool {
 	if p.watching {
 		return true
