@@ -144,6 +144,41 @@ func TestAResumeThatGetsNoFencingNumberBringsNothingBack(t *testing.T) {
 	})
 }
 
+// A command that waits for its node to be connected is not on its way yet: when
+// the Resume has failed, what would change the lock must not go out any more.
+func TestAResumeThatHasFailedChangesNothingAnyMore(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		k := acquired(t, newLocker(t, c), job)
+		last, open := c.Addrs()[2], make(chan struct{})
+		other := coldLocker(t, c, redlock.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == last {
+				<-open
+			}
+			return c.Dial(ctx, network, addr)
+		}))
+		each(c, []int{0, 1}, func(n *redlocktest.Node) { n.SetReplyDelay(20 * time.Millisecond) })
+		before := c.Node(0).CountOf("EVALSHA")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		failed := make(chan error)
+		go func() {
+			_, err := other.Resume(ctx, []string{job}, k.Token(), redlock.WithFencing(true))
+			failed <- err
+		}()
+		for c.Node(0).CountOf("EVALSHA") < before+2 { // the renewal, and the draw of the number
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+		requireOutcome(t, <-failed, context.Canceled)
+		close(open)
+		time.Sleep(100 * time.Millisecond)
+		require.Positive(t, c.Node(2).Connections(), "the last node is connected now")
+		require.Equal(t, []string{job}, c.Node(2).Keys(), "the draw of the number must not have reached it")
+	})
+}
+
 // A Resume can fail after its renewal: for want of a number, or because a node
 // turns out to be there twice. What it has refilled by then could arrive after
 // the holder's release.
