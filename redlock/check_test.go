@@ -192,6 +192,8 @@ func TestCheckKnowsTheRestartGuard(t *testing.T) {
 		time.Sleep(time.Hour)
 		l := newLocker(t, c, redlock.WithRestartGuard(time.Minute), redlock.WithTTL(2*time.Minute))
 		assert.Equal(t, map[string]string{"guard": "error"}, levels(checked(t, l, "")))
+		lingers := newLocker(t, c, redlock.WithRestartGuard(time.Minute), redlock.WithMinHold(2*time.Minute))
+		assert.Equal(t, map[string]string{"guard": "error"}, levels(checked(t, lingers, "")), "a released lock may last as long as a minimum hold")
 		require.NoError(t, c.Node(0).Restart())
 		time.Sleep(time.Second)
 		warm(t, l)

@@ -249,16 +249,21 @@ func (f *findings) ownClock(ahead time.Duration) {
 	f.add(LevelOK, "clock", "this machine's agrees with most nodes", "", "")
 }
 
-// guard compares the restart guard with the TTL that locks have by default.
+// guard compares the restart guard with how long the keys of a lock can last
+// by default without being renewed.
 func (f *findings) guard(all []*examinee) {
+	option, longest := "WithTTL", f.locker.ttl
+	if f.locker.minHold > longest {
+		option, longest = "WithMinHold", f.locker.minHold
+	}
 	for _, e := range all {
-		if e.err == nil && e.Guard > 0 && e.Guard < f.locker.ttl {
-			f.add(LevelError, "guard", fmt.Sprintf("WithRestartGuard(%v) is shorter than WithTTL(%v)", e.Guard, f.locker.ttl),
-				endsExclusion+" after a restart", "give the longest TTL that any client uses")
+		if e.err == nil && e.Guard > 0 && e.Guard < longest {
+			f.add(LevelError, "guard", fmt.Sprintf("WithRestartGuard(%v) is shorter than %s(%v)", e.Guard, option, longest),
+				endsExclusion+" after a restart", "give the longest TTL or minimum hold that any client uses")
 			return
 		}
 	}
-	f.add(LevelOK, "guard", "off, or as long as the default TTL", "", "")
+	f.add(LevelOK, "guard", "off, or as long as the default TTL and minimum hold", "", "")
 }
 
 func (f *findings) roundTrip() {

@@ -121,8 +121,11 @@ func newLocker(opts []Option) (*Locker, error) {
 		}
 		o.apply(&l.config)
 	}
-	if len(l.keyPrefix) >= maxKey {
+	switch {
+	case len(l.keyPrefix) >= maxKey:
 		l.refuse("WithKeyPrefix(%.20q…): %d bytes leave no room for a name in a key of %d", l.keyPrefix, len(l.keyPrefix), maxKey)
+	case strings.HasPrefix(l.keyPrefix, reserved):
+		l.refuse("WithKeyPrefix(%q): keys that begin with %q are reserved", l.keyPrefix, reserved)
 	}
 	l.reclaims.locker, l.watch.locker, l.witness.observer = l, l, l.observer
 	if err := l.validate(); err != nil {

@@ -53,7 +53,7 @@ type lockConfig struct {
 	ways            foreign.Ways
 }
 
-// Limits and defaults.
+// Defaults of the options of the same name.
 const (
 	DefaultTTL             = 10 * time.Second
 	DefaultDriftFactor     = 0.01
@@ -61,7 +61,9 @@ const (
 	DefaultMaxRetryDelay   = 250 * time.Millisecond
 	DefaultOutageTolerance = 5 * time.Second
 	DefaultNodeTimeout     = pool.DefaultTimeout
+)
 
+const (
 	minTTL = 10 * time.Millisecond
 	maxTTL = 366 * 24 * time.Hour
 )
@@ -112,14 +114,16 @@ func WithDriftFactor(f float64) LockOption {
 
 // WithMinValidity sets how much validity a lock must have left when it is
 // handed out; an attempt that took so long that less is left has failed.
-// Default 0: any. It must be smaller than the TTL less drift.
+// Default 0: any. Not negative, and smaller than the TTL less drift. Close to
+// that, an ordinary delay makes every attempt fail.
 func WithMinValidity(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.minValidity = d })
 }
 
 // WithMaxAttempts bounds how often Acquire tries. Default 0: until the context
-// ends. The error of the last attempt is returned. It bounds neither the time
-// nor the queueing behind other callers in this process: a deadline does.
+// ends. Not negative. The error of the last attempt is returned. It bounds
+// neither the time nor the queueing behind other callers in this process: a
+// deadline does.
 func WithMaxAttempts(n int) LockOption {
 	return lockOption(func(c *lockConfig) { c.maxAttempts = n })
 }
@@ -137,9 +141,9 @@ func WithRetryDelay(shortest, longest time.Duration) LockOption {
 }
 
 // WithOutageTolerance sets how long Acquire goes on trying while no quorum of
-// nodes answers; then it returns ErrNoQuorum. Default 5 s. 0 returns at the
-// first such attempt. Failures that time does not mend, such as a wrong
-// password on a majority, are returned at once in any case.
+// nodes answers; then it returns ErrNoQuorum. Default 5 s. Not negative; 0
+// returns at the first such attempt. Failures that time does not mend, such as
+// a wrong password on a majority, are returned at once in any case.
 func WithOutageTolerance(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.outageTolerance = d })
 }
@@ -153,8 +157,11 @@ func WithAutoRenew(on bool) LockOption {
 }
 
 // WithMaxHold bounds how long the lock is held, renewed or not, from its
-// acquisition: then it is lost. Default 0: no bound. Its keys end with their
-// TTL after that. It must not be shorter than the minimum validity.
+// acquisition: then it is lost. Default 0: no bound. It must be shorter neither
+// than [WithMinValidity] nor than [WithMinHold].
+//
+// The keys end with their TTL, so others wait for at most one TTL more. It
+// cannot stop the code that works under the lock: watch the lock's context.
 func WithMaxHold(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.maxHold = d })
 }
@@ -162,10 +169,12 @@ func WithMaxHold(d time.Duration) LockOption {
 // WithMinHold keeps the lock's keys until d after the acquisition, even if it
 // is released earlier: Release then ends the lock for its holder, returns nil,
 // and leaves the keys to end by themselves. Default 0. It must not exceed
-// WithMaxHold, nor 366 days.
+// [WithMaxHold], nor 366 days.
 //
 // It is for jobs that start by the clock: one that is done in a second must not
-// run again on a replica whose clock is a few seconds behind.
+// run again on a replica whose clock is a few seconds behind. Nor can anybody
+// retry a job that failed before d is over. It takes effect at the release: the
+// keys of a holder that dies end with their TTL, which may be earlier.
 func WithMinHold(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.minHold = d })
 }
@@ -206,8 +215,9 @@ func WithNodeTimeout(d time.Duration) Option {
 
 // WithRestartGuard keeps a node that restarted less than maxTTL ago from
 // granting locks: it may have forgotten locks that it had granted. maxTTL must
-// be at least the longest TTL that any client uses. Default 0: off. It needs
-// INFO, and a node that denies it grants nothing.
+// be at least the longest TTL, and the longest minimum hold ([WithMinHold]),
+// that any client uses. Default 0: off. Not negative. It needs INFO, and a node
+// that denies it grants nothing.
 //
 // It is what the Redis page calls delayed restarts, without delaying anything:
 // such a node still renews and releases. Without it, and without persistence
@@ -225,7 +235,9 @@ func WithRestartGuard(maxTTL time.Duration) Option {
 }
 
 // WithKeyPrefix sets what is put before each name to make its key. Default
-// none: the name is the key. Clients that contend must agree on it.
+// none: the name is the key. It must not begin with "redlock:", and must leave
+// room for a name in a key of 1024 bytes. Clients that do not agree on it do
+// not exclude each other.
 func WithKeyPrefix(prefix string) Option {
 	return option(func(c *config) { c.keyPrefix = prefix })
 }
@@ -254,9 +266,10 @@ func WithClock(source clock.Clock) Option {
 	})
 }
 
-// WithLogger sets where to say what no error says: a lock that was lost and a
-// node that cannot be reached or forbids the announcements (at level Warn), and
-// a node that is back (Info). Tokens are never logged. Default: nowhere.
+// WithLogger sets the logger for what no returned error reports: a lock that
+// was lost and a node that cannot be reached or forbids the announcements (at
+// level Warn), and a node that is back (Info). Tokens are never logged. Default:
+// none.
 func WithLogger(logger *slog.Logger) Option {
 	return option(func(c *config) {
 		if logger == nil {
@@ -267,10 +280,10 @@ func WithLogger(logger *slog.Logger) Option {
 	})
 }
 
-// WithObserver sets who is told what the Locker does, event by event, for metrics
-// and tracing. Default nobody; then no event is made. After Close has returned
-// nothing is told, and after a lock's Release has returned nothing about that
-// lock, but for the release itself where the context ended the waiting.
+// WithObserver sets who is told what the Locker does, event by event, for
+// metrics and tracing. Default nobody; then no event is made. No event comes
+// after Close has returned, nor about a lock after its Release has returned,
+// except [Released] itself where the context ended the waiting.
 func WithObserver(o Observer) Option {
 	return option(func(c *config) {
 		if o == nil {
@@ -290,7 +303,9 @@ func WithEvents(on bool) Option {
 }
 
 // WithDialer sets how network connections to nodes are opened: through a
-// tunnel, say. TLS is added on top where it is asked for.
+// tunnel, say. Default: a [net.Dialer]. TLS is added on top where it is asked
+// for. What is opened must buffer some 16 KiB of writes, as a socket does; see
+// [pool.WithDialer].
 func WithDialer(dial pool.DialFunc) Option {
 	return option(func(c *config) {
 		if dial == nil {
@@ -303,7 +318,7 @@ func WithDialer(dial pool.DialFunc) Option {
 }
 
 // WithDialOptions adds redigo dial options for every node, after what its
-// address says. Prefer [WithDialer] and [WithTLSConfig] where they suffice; see
+// address says. Default: none. Prefer [WithDialer] and [WithTLSConfig] where they suffice; see
 // [pool.WithDialOptions] for why.
 func WithDialOptions(options ...redis.DialOption) Option {
 	return option(func(c *config) {
@@ -313,7 +328,7 @@ func WithDialOptions(options ...redis.DialOption) Option {
 }
 
 // WithTLSConfig encrypts the connections to all nodes but unix sockets, with
-// this configuration. An address that asks for no encryption (redis://) is
+// this configuration. Default: none, and TLS for rediss:// only. An address that asks for no encryption (redis://) is
 // refused together with it.
 func WithTLSConfig(t *tls.Config) Option {
 	return option(func(c *config) {

@@ -130,6 +130,7 @@ func TestOptionsOfNewThatMakeNoSenseAreRefused(t *testing.T) {
 		{redlock.WithNodeTimeout(-time.Second), []string{"WithNodeTimeout(-1s)"}},
 		{redlock.WithRestartGuard(-1), []string{"WithRestartGuard(-1ns)"}},
 		{redlock.WithKeyPrefix(strings.Repeat("p", 1024)), []string{"WithKeyPrefix(", "pppp", "1024"}},
+		{redlock.WithKeyPrefix("redlock:app:"), []string{`WithKeyPrefix("redlock:app:")`, "reserved"}},
 		{redlock.WithOwner(strings.Repeat("o", 129)), []string{"WithOwner(", "ooo", "128"}},
 		{redlock.WithOwner("two\nlines"), []string{`WithOwner("two\nlines")`}},
 		{redlock.WithOwner("\xff"), []string{`WithOwner("\xff")`, "UTF-8"}},

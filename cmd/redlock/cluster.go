@@ -42,7 +42,7 @@ func clusterFlags(env environ) []cli.Flag {
 			Sources: source("REDLOCK_KEY_PREFIX"),
 		},
 		&cli.DurationFlag{
-			Name: flagRestartGuard, Usage: "let no node grant locks that restarted less than this ago; the longest TTL in use",
+			Name: flagRestartGuard, Usage: "let no node grant locks that restarted less than this ago; the longest TTL or minimum hold in use",
 			Sources: source("REDLOCK_RESTART_GUARD"), HideDefault: true,
 		},
 		&cli.StringFlag{
