@@ -5,6 +5,10 @@ import (
 	"time"
 )
 
+// Longest bounds every duration that is added to a reading of a [Clock]: no sum
+// of a few can overflow.
+const Longest = 366 * 24 * time.Hour
+
 // precision covers the rounding of Redis expiry to whole milliseconds, at the
 // server and on the way there ("plus 2 milliseconds" in the reference
 // implementation of the Redis page "Distributed Locks with Redis").

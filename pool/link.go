@@ -213,6 +213,8 @@ func (p *Pool) refusedLocked(l *link, c *Call) error {
 		return nil
 	case !c.To.Wanted():
 		return ErrUnwanted
+	case c.Script.Held:
+		return nil // the restart guard is about acquisitions
 	case p.guard > 0 && l.identity.Err != nil:
 		return fmt.Errorf("restart guard cannot work without INFO: %w", l.identity.Err)
 	case p.quarantined && p.clock.Elapsed() < p.grants:

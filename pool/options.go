@@ -42,8 +42,8 @@ type settings struct {
 // must be positive.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
-		if d <= 0 {
-			return fmt.Errorf("timeout %v is not positive", d)
+		if d <= 0 || d > clock.Longest {
+			return fmt.Errorf("timeout %v is not between 1ns and %v", d, clock.Longest)
 		}
 		s.timeout = d
 		return nil
@@ -122,8 +122,8 @@ func WithDialOptions(options ...redis.DialOption) Option {
 // connection defeats it. Default 0: off.
 func WithRestartGuard(d time.Duration) Option {
 	return func(s *settings) error {
-		if d < 0 {
-			return fmt.Errorf("restart guard %v is negative", d)
+		if d < 0 || d > clock.Longest {
+			return fmt.Errorf("restart guard %v is not between 0 and %v", d, clock.Longest)
 		}
 		s.guard = d
 		return nil

@@ -42,7 +42,7 @@ func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, e
 		failed = k.fence(ctx, p)
 	}
 	if failed == nil {
-		failed = k.usable(ctx, p)
+		failed = usable(ctx, k, &p.poll)
 	}
 	p.told(failed)
 	if failed == nil {
@@ -140,7 +140,7 @@ func (p *acquisition) canvass(ctx context.Context, how approach) quorum.Verdict 
 	}
 	p.lead, p.led = how.lead, make(chan struct{})
 	p.begin()
-	p.ask(p.lead)
+	p.ask(p.lead, p.began)
 	voted := p.locker.await(ctx, p.led, how.patience)
 	if voted && p.leadVote == quorum.Refused || ctx.Err() != nil || p.locker.isClosed() {
 		p.claim.clean.Or(^bit(p.lead)) // nobody else was asked
@@ -149,9 +149,12 @@ func (p *acquisition) canvass(ctx context.Context, how approach) quorum.Verdict 
 		}
 		return quorum.Undecided
 	}
+	// The lease is reckoned from the beginning, but the nodes that have not been
+	// asked yet are not to blame for the time that this one took.
+	now := p.locker.clock.Elapsed()
 	for node := range p.calls {
 		if node != p.lead {
-			p.ask(node)
+			p.ask(node, now)
 		}
 	}
 	return p.wait(ctx)
@@ -222,10 +225,10 @@ func acquiredVote(acquired scripts.Acquired, err error) (quorum.Vote, scripts.Ac
 	return quorum.Refused, acquired, errHeld
 }
 
-// lastWords is how long an attempt that has failed for want of answers waits
-// for those still out. They change nothing, but the error can then say of each
-// node what is wrong, when it matters most; and waiting is short beside an
-// outage.
+// lastWords is how long an attempt that has failed for want of answers, or
+// perhaps has, waits for those still out. They tell an outage from contention,
+// where one node refuses and others fail; and the error can say of each node
+// what is wrong, when it matters most. Waiting is short beside an outage.
 const lastWords = 25 * time.Millisecond
 
 // failure returns why the votes are not enough, or nil if they are.
@@ -234,10 +237,11 @@ func (p *acquisition) failure(ctx context.Context, verdict quorum.Verdict) *Quor
 		return nil
 	}
 	_, tally := p.round.Count()
-	unheard := verdict == quorum.Lost && tally.Unheard()
-	if unheard {
+	if verdict == quorum.Lost && !tally.Denied() && (tally.Unheard() || tally.Doubtful()) {
 		p.hearOut(ctx, lastWords)
+		_, tally = p.round.Count()
 	}
+	unheard := verdict == quorum.Lost && tally.Unheard()
 	err := quorumError(&p.poll)
 	switch err.ended = contextError(ctx); {
 	case err.ended != nil:
@@ -267,15 +271,15 @@ func (p *acquisition) failure(ctx context.Context, verdict quorum.Verdict) *Quor
 	return err
 }
 
-// usable returns why a lock that was won is not handed out, or nil.
-func (k *Lock) usable(ctx context.Context, p *acquisition) *QuorumError {
+// usable returns why a lock that a poll has won is not handed out, or nil.
+func usable[R any](ctx context.Context, k *Lock, p *poll[R]) *QuorumError {
 	// A caller that has given up gets no lock, even if it arrived in the same
 	// moment: they may not look at the result any more, and undoing is safe.
 	ended := contextError(ctx)
 	if ended == nil && k.left() >= max(k.config.minValidity, 1) {
 		return nil
 	}
-	err := quorumError(&p.poll)
+	err := quorumError(p)
 	if err.ended = ended; ended == nil {
 		err.outcome, err.detail = ErrNoQuorum, "a quorum granted, but too late"
 	}

@@ -137,7 +137,7 @@ func (l *Locker) try(ctx context.Context, probe string, all []*examinee) error {
 		{scripts.Acquire(keys, token, probeTTL, scripts.Fencing{}), wish(readAcquired(1)), (*examinee).locking},
 		{scripts.Renew(keys, token, probeTTL), wish(readHold), (*examinee).locking},
 		{scripts.Acquire(keys, token, probeTTL, fencing), wish(readAcquired(1)), (*examinee).numbering},
-		{scripts.Confirm(keys, token, counters, 1, probeTTL), wish(readConfirmed), (*examinee).numbering},
+		{scripts.ConfirmReturned(keys, token, counters, 1, probeTTL), wish(readConfirmed), (*examinee).numbering},
 		{scripts.Release(keys, token, true), wish(readDeleted(1)), (*examinee).locking},
 	}
 	for _, step := range steps {

@@ -12,7 +12,8 @@ import (
 //
 // fn's context ends when the lock is lost: fn should stop then, for others may
 // hold the lock. Do returns fn's error, joined with ErrLost if the lock was
-// lost before fn had returned.
+// lost before fn had returned, and with ErrNoQuorum if too few nodes confirmed
+// the release of a lock with [WithMinHold], which others may then get earlier.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, lock *Lock) error, opts ...LockOption) error {
 	k, err := l.Acquire(ctx, name, append([]LockOption{WithAutoRenew(true)}, opts...)...)
 	if err != nil {
@@ -28,13 +29,18 @@ func (k *Lock) guard(ctx context.Context, fn func(ctx context.Context, lock *Loc
 	defer cancel()
 	defer func() {
 		// The node timeout bounds it, so a context that has ended must not.
-		// A release that could not be confirmed is no error of fn's: nobody
-		// else had the lock, and it ends with its TTL.
-		if lost := k.Release(context.WithoutCancel(ctx)); errors.Is(lost, ErrLost) {
-			if err != nil {
-				lost = fmt.Errorf("%w; %w", err, lost)
-			}
-			err = lost
+		failed := k.Release(context.WithoutCancel(ctx))
+		if !errors.Is(failed, ErrLost) && k.config.minHold == 0 || errors.Is(failed, ErrClosed) {
+			// A release that could not be confirmed is no error of fn's: nobody
+			// else had the lock, and it ends with its TTL.
+			failed = nil
+		}
+		switch {
+		case failed == nil:
+		case err == nil:
+			err = failed
+		default:
+			err = fmt.Errorf("%w; %w", err, failed)
 		}
 	}()
 	return fn(guarded, k)

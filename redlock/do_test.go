@@ -241,3 +241,29 @@ func TestDoesOnOneNameRunOneAfterAnother(t *testing.T) {
 		}
 	})
 }
+
+func TestDoTellsALossThatComesAfterClose(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		l := newLocker(t, newCluster(t, 3))
+		err := l.Do(t.Context(), job, func(ctx context.Context, _ *redlock.Lock) error {
+			require.NoError(t, l.Close())
+			<-ctx.Done()
+			requireOutcome(t, context.Cause(ctx), redlock.ErrLost)
+			return nil
+		})
+		requireOutcome(t, err, redlock.ErrLost)
+	})
+}
+
+// Others may get the lock before the minimum is over, and run the job again.
+func TestDoTellsAMinimumHoldThatIsNotKept(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		down := func(context.Context, *redlock.Lock) error {
+			each(c, []int{0, 1}, (*redlocktest.Node).Stop)
+			return nil
+		}
+		requireOutcome(t, l.Do(t.Context(), job, down, redlock.WithMinHold(time.Minute)), redlock.ErrNoQuorum)
+	})
+}

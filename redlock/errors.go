@@ -194,6 +194,13 @@ func quorumError[R any](p *poll[R]) *QuorumError {
 	return e
 }
 
+// with returns the same error with an outcome.
+func (e *QuorumError) with(outcome error) *QuorumError {
+	failed := *e
+	failed.outcome = outcome
+	return &failed
+}
+
 // lossError says why a lock ended before it was released.
 type lossError struct {
 	names  []string

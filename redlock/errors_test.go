@@ -228,6 +228,51 @@ func TestContentionIsNoOutage(t *testing.T) {
 	})
 }
 
+// One key that somebody has left behind does not make an outage look like
+// contention, which Acquire bears for ever, in whatever order the nodes answer.
+func TestAStrayKeyHidesNoOutage(t *testing.T) {
+	for name, break3 := range map[string]func(n *redlocktest.Node){
+		"failing before the refusal": func(n *redlocktest.Node) {
+			n.SetError("LOADING Redis is loading the dataset in memory", "SET", "EVALSHA")
+		},
+		"failing after the refusal": func(n *redlocktest.Node) {
+			n.SetError("LOADING Redis is loading the dataset in memory", "SET", "EVALSHA")
+			n.SetReplyDelay(3 * time.Millisecond)
+		},
+		"hung": (*redlocktest.Node).Hang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(parallel(t), func(t *testing.T) {
+				c := newCluster(t, 5)
+				l := newLocker(t, c, redlock.WithOutageTolerance(time.Second))
+				c.Node(0).Set(job, "stray", time.Hour)
+				each(c, []int{1, 2, 3}, break3)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_, err := l.Acquire(ctx, job)
+				requireOutcome(t, err, redlock.ErrNoQuorum)
+				_, err = l.TryAcquire(ctx, job)
+				requireOutcome(t, err, redlock.ErrNoQuorum)
+			})
+		})
+	}
+}
+
+// What failures and refusals together make impossible is for Acquire to wait
+// for, as long as the nodes that work could grant.
+func TestAHolderIsWaitedForThoughNodesFail(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		l := newLocker(t, c, redlock.WithOutageTolerance(time.Second))
+		c.Node(0).Set(job, "somebody", 4*time.Second)
+		each(c, []int{1, 2}, (*redlocktest.Node).Hang)
+		_, err := l.TryAcquire(t.Context(), job)
+		requireOutcome(t, err, redlock.ErrTaken)
+		_, err = l.Acquire(t.Context(), job)
+		require.NoError(t, err)
+	})
+}
+
 func TestOutcomesAreDistinct(t *testing.T) {
 	for i, a := range outcomes {
 		requireShape(t, a)

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"math/bits"
 	"time"
 
 	"github.com/redquorum/go-redlock/internal/quorum"
@@ -37,6 +38,15 @@ func (l *Locker) fencing(k *Lock) scripts.Fencing {
 	}
 }
 
+// keptNumber is what a node that is refilled is asked to do about the counters: it
+// has lost them with the keys, and this number has been given.
+func (k *Lock) keptNumber() scripts.Fencing {
+	if k.number == 0 {
+		return scripts.Fencing{}
+	}
+	return scripts.Fencing{Counters: k.counters(), Proposal: k.number, TTL: k.counterTTL()}
+}
+
 func (k *Lock) counters() []string {
 	counters := make([]string, len(k.keys))
 	for i, key := range k.keys {
@@ -54,40 +64,49 @@ func (k *Lock) counterTTL() time.Duration { return max(counterTTL, 2*k.ttl) }
 // second round raises them to M on a quorum of nodes that still hold the token.
 // Either way every later holder shares a node with that quorum, whose counter
 // was at least M when it voted, so that holder's number is larger. And since a
-// node confirms M only while its counter is not past it, of two holders whose
-// attempts overlapped not both can have got M, even where keys ended early.
+// node votes for M only once, by returning it or by raising its counter to it,
+// of two attempts that overlapped not both can have got M, even where keys
+// ended early, or where both have one token (see [Locker.Resume]).
 func (k *Lock) fence(ctx context.Context, p *acquisition) *QuorumError {
-	agreed := 0
-	for _, ballot := range p.round.Ballots() {
+	returned := uint64(0) // the nodes whose counter was M, by this vote
+	for node, ballot := range p.round.Ballots() {
 		if ballot.Vote != quorum.Granted {
 			continue
 		}
 		switch fence := ballot.Reply.Fence; {
 		case fence > k.number:
-			k.number, agreed = fence, 1
+			k.number, returned = fence, bit(node)
 		case fence == k.number:
-			agreed++
+			returned |= bit(node)
 		}
 	}
-	if agreed >= quorum.Size(len(k.locker.pools)) {
+	if bits.OnesCount64(returned) >= quorum.Size(len(k.locker.pools)) {
 		k.locker.counted.fencedAtOnce.Add(1)
 		return nil
 	}
-	return k.confirm(ctx)
+	return k.confirm(ctx, returned)
 }
 
-// confirm is the second round.
-func (k *Lock) confirm(ctx context.Context) *QuorumError {
+// confirm is the second round. returned has the nodes that have returned M.
+func (k *Lock) confirm(ctx context.Context, returned uint64) *QuorumError {
 	p := &poll[struct{}]{
 		locker: k.locker,
 		op:     "confirm",
 		names:  k.names,
 		claim:  &k.claim,
-		script: scripts.Confirm(k.keys, k.token, k.counters(), k.number, k.counterTTL()),
 		read:   readConfirmed,
 	}
 	p.round.Init(len(k.locker.pools), quorum.Early)
-	p.send()
+	raise := scripts.Confirm(k.keys, k.token, k.counters(), k.number, k.counterTTL())
+	keep := scripts.ConfirmReturned(k.keys, k.token, k.counters(), k.number, k.counterTTL())
+	p.begin()
+	for node := range p.calls {
+		p.script = raise
+		if returned&bit(node) != 0 {
+			p.script = keep
+		}
+		p.ask(node, p.began)
+	}
 	if p.round.Wait(ctx, k.locker.closing) == quorum.Won {
 		k.locker.counted.fencedByConfirm.Add(1)
 		return nil

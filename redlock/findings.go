@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redquorum/go-redlock/clock"
 )
 
 // Thresholds of the checks.
@@ -204,7 +206,7 @@ func (f *findings) replicas() {
 }
 
 func (f *findings) uptime() {
-	up := time.Duration(min(f.number("uptime_in_seconds"), int64(maxTTL/time.Second))) * time.Second
+	up := time.Duration(min(f.number("uptime_in_seconds"), int64(clock.Longest/time.Second))) * time.Second
 	switch {
 	case f.Quarantine > 0:
 		f.add(LevelWarning, "uptime", fmt.Sprintf("restarted %v ago: the restart guard keeps it from granting for another %v", up, f.Quarantine),

@@ -30,12 +30,14 @@ type Lock struct {
 	followers map[*follower]struct{}
 	timer     *time.Timer // fires at the next moment that matters, if anybody cares
 	renewAt   time.Duration
-	renewal   *renewal      // under way
-	sent      chan struct{} // closed when the last renewal has been sent
-	releasing *release      // begun by the first Release
-	handed    bool          // a caller has the lock, and an observer was told so
+	renewal   *renewal     // under way
+	failure   *QuorumError // of the last renewal, without an outcome; nil if that went well
+	releasing *release     // begun by the first Release
+	handed    bool         // a caller has the lock, and an observer was told so
 
-	telling sync.WaitGroup // calls of the observer about this lock; added to with mu held
+	// Added to with mu held, before Release has begun, which waits for both.
+	sending sync.WaitGroup // renewals that have not been sent to all nodes yet
+	telling sync.WaitGroup // calls of the observer about this lock
 }
 
 // follower is a context that ends with the lock.
@@ -213,7 +215,11 @@ func (k *Lock) expireLocked() *ending {
 	if most := k.config.maxHold; most > 0 && k.deadline == k.acquired+most {
 		kind, reason = LossMaxHold, "held for the maximum of "+most.String()
 	}
-	return k.endLocked(&lossError{names: k.names, kind: kind, reason: reason})
+	lost := &lossError{names: k.names, kind: kind, reason: reason}
+	if k.failure != nil {
+		lost.cause = k.failure // which nodes did not renew it
+	}
+	return k.endLocked(lost)
 }
 
 // endLocked ends the lock for good.
@@ -239,12 +245,11 @@ func (k *Lock) endLocked(why error) *ending {
 // the next renewal. A lock that nobody watches and nobody renews needs none.
 func (k *Lock) armLocked() {
 	watched := k.done != nil || len(k.followers) > 0 || k.handed
-	renewed := k.config.autoRenew && k.renewal == nil && !k.locker.isClosed()
 	if k.ended != nil || !watched && !k.config.autoRenew {
 		return
 	}
 	next := k.deadline
-	if renewed {
+	if k.renewsLocked() {
 		next = min(next, k.renewAt)
 	}
 	d := next - k.locker.clock.Elapsed()
@@ -256,13 +261,17 @@ func (k *Lock) armLocked() {
 	}
 }
 
+// renewsLocked reports whether the next renewal is the timer's to begin.
+func (k *Lock) renewsLocked() bool {
+	return k.ended == nil && k.config.autoRenew && k.renewal == nil && !k.locker.isClosed()
+}
+
 // tick does what the moment asks for.
 func (k *Lock) tick() {
 	k.mu.Lock()
 	end := k.expireLocked()
 	var r *renewal
-	if k.ended == nil && k.config.autoRenew && k.renewal == nil &&
-		k.locker.clock.Elapsed() >= k.renewAt && !k.locker.isClosed() {
+	if k.renewsLocked() && k.locker.clock.Elapsed() >= k.renewAt && k.locker.enter() {
 		r = k.newRenewalLocked()
 	}
 	k.armLocked()
@@ -270,5 +279,6 @@ func (k *Lock) tick() {
 	end.tell()
 	if r != nil {
 		r.send()
+		k.locker.calls.Done()
 	}
 }

@@ -228,7 +228,7 @@ func (l *Locker) lock(ctx context.Context, names []string, opts []LockOption, wa
 	if err == nil {
 		// Once more: the first lock may have opened the connections.
 		if err = l.twins.check(l.pools); err != nil {
-			_ = k.Release(ctx) // which of the nodes did is of no interest
+			k.giveBack(ctx)
 		}
 	}
 	return l.handOut(k, t.names, began, err) //nolint:contextcheck // nobody waits for announcements
@@ -272,6 +272,9 @@ func (l *Locker) target(names []string, opts []LockOption) (*target, error) {
 			return nil, err
 		}
 		t.lockConfig = &own
+	}
+	if err := l.unguarded(t.lockConfig); err != nil {
+		return nil, err
 	}
 	if len(names) > 1 {
 		// One order for all, so that errors do not depend on the caller's.

@@ -1,6 +1,8 @@
 package redlock_test
 
 import (
+	"context"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -116,4 +118,55 @@ func TestNonsensicalMinimaAreRefused(t *testing.T) {
 		requireOutcome(t, err, redlock.ErrConfig)
 		require.ErrorContains(t, err, "WithMinHold(")
 	}
+}
+
+// That a quorum is free of the lock is what a release wants, and not what a
+// minimum hold wants.
+func TestAMinimumHoldThatNoQuorumKeepsIsAnError(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		l, other := newLocker(t, c), newLocker(t, c)
+		each(c, []int{3, 4}, (*redlocktest.Node).Stop)
+		k := acquired(t, l, job, redlock.WithMinHold(time.Minute))
+		each(c, []int{3, 4}, func(n *redlocktest.Node) { require.NoError(t, n.Restart()) })
+		time.Sleep(3 * time.Second) // they are known to be well
+		c.Node(0).Stop()
+		requireOutcome(t, k.Release(t.Context()), redlock.ErrNoQuorum)
+		require.NoError(t, c.Node(0).Restart())
+		time.Sleep(2 * redlock.DefaultTTL)
+		acquired(t, other, job) // so there was something to tell
+	})
+}
+
+// A lock that no caller was given keeps nobody out.
+func TestALockThatIsNotHandedOutHasNoMinimumHold(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := &misdialled{Cluster: newCluster(t, 3)}
+		c.wrong.Store(true)
+		// The second node is the last to be connected, so that what is wrong
+		// shows when the lock has been acquired.
+		second := c.Addrs()[1]
+		l := coldLocker(t, c.Cluster, redlock.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr == second {
+				time.Sleep(100 * time.Millisecond)
+			}
+			return c.Dial(ctx, network, addr)
+		}))
+		_, err := l.TryAcquire(t.Context(), job, redlock.WithMinHold(time.Hour))
+		requireOutcome(t, err, redlock.ErrConfig)
+		time.Sleep(2 * redlock.DefaultTTL)
+		requireFree(t, c.Cluster, job)
+	})
+}
+
+func TestCloseDoesNotWaitForAMinimumHoldThatANodeHasNotHeardOf(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		k := acquired(t, l, job, redlock.WithMinHold(time.Minute))
+		c.Node(0).Hang()
+		require.NoError(t, k.Release(t.Context()))
+		elapsed := took(func() { require.NoError(t, l.Close()) })
+		require.LessOrEqual(t, elapsed, redlock.DefaultNodeTimeout+100*time.Millisecond, "the answer to the release is waited for, and no more")
+	})
 }

@@ -286,7 +286,7 @@ func (l *Locker) handOut(k *Lock, names []string, began time.Duration, err error
 			if !told {
 				// The observer has panicked: the caller does not get the lock,
 				// and nobody else would release it.
-				_ = k.Release(context.Background())
+				k.giveBack(context.Background())
 			}
 		}()
 		w.tell(Acquired{Names: k.names, Waited: waited, Validity: max(left, 0), FencingToken: k.FencingToken()})

@@ -284,7 +284,7 @@ func TestTheObserverIsToldOfQuarantineAndOfWhatWasReclaimed(t *testing.T) {
 		assert.InDelta(t, time.Minute, quarantine.For, float64(3*time.Second))
 
 		time.Sleep(2 * time.Minute)
-		k := acquired(t, l, job, redlock.WithTTL(time.Hour))
+		k := acquired(t, l, job, redlock.WithTTL(time.Minute))
 		synctest.Wait()
 		c.Node(0).Stop()
 		require.NoError(t, k.Release(t.Context()))

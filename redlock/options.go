@@ -33,8 +33,10 @@ type config struct {
 	observer  Observer
 	pools     []pool.Option
 	dialling  string // the name of an option about dialling that was given
-	refused   *multierror.Error
-	anyNumber bool // of nodes, even ones too
+	// restartGuard is that of the pools, if they are the Locker's own.
+	restartGuard time.Duration
+	refused      *multierror.Error
+	anyNumber    bool // of nodes, even ones too
 }
 
 type lockConfig struct {
@@ -63,10 +65,7 @@ const (
 	DefaultNodeTimeout     = pool.DefaultTimeout
 )
 
-const (
-	minTTL = 10 * time.Millisecond
-	maxTTL = 366 * 24 * time.Hour
-)
+const minTTL = 10 * time.Millisecond
 
 func defaults() config {
 	return config{
@@ -132,8 +131,8 @@ func WithMaxAttempts(n int) LockOption {
 // it tries again while others hold the lock and nothing is heard of them: where
 // releases are not announced, because the holder uses another library or the
 // nodes forbid the channel. Where a quorum of nodes would announce the release
-// it waits ten times as long. Default 50 ms to 250 ms; 0 < shortest ≤ longest.
-// An announcement ends the wait earlier, and so does the end of the holder's
+// it waits ten times as long. Default 50 ms to 250 ms; 0 < shortest ≤ longest,
+// and 366 days at most. An announcement ends the wait earlier, and so does the end of the holder's
 // TTL, as the nodes reported it. Smaller finds such a lock sooner and puts more
 // load on the nodes.
 func WithRetryDelay(shortest, longest time.Duration) LockOption {
@@ -151,14 +150,15 @@ func WithOutageTolerance(d time.Duration) LockOption {
 // WithAutoRenew renews the lock in the background, at about a third of the TTL,
 // for as long as it is held. Default: off for Acquire, on for Do. A lock that
 // is renewed and never released is held until the process ends; see
-// [WithMaxHold].
+// [WithMaxHold]. It is not for a lock that another process is to take over; see
+// [Locker.Resume].
 func WithAutoRenew(on bool) LockOption {
 	return lockOption(func(c *lockConfig) { c.autoRenew = on })
 }
 
 // WithMaxHold bounds how long the lock is held, renewed or not, from its
-// acquisition: then it is lost. Default 0: no bound. It must be shorter neither
-// than [WithMinValidity] nor than [WithMinHold].
+// acquisition: then it is lost. Default 0: no bound. From 10 ms to 366 days,
+// longer than [WithMinValidity], and not shorter than [WithMinHold].
 //
 // The keys end with their TTL, so others wait for at most one TTL more. It
 // cannot stop the code that works under the lock: watch the lock's context.
@@ -199,13 +199,13 @@ func WithFencing(on bool) LockOption {
 }
 
 // WithNodeTimeout sets how long one node may take to answer one command.
-// Default 500 ms. It must be positive. It bounds how long a call waits when a
-// majority hangs; it should be well below the TTL and well above the round
-// trip to the nodes.
+// Default 500 ms. It must be positive, and 366 days at most. It bounds how long
+// a call waits when a majority hangs; it should be well below the TTL and well
+// above the round trip to the nodes.
 func WithNodeTimeout(d time.Duration) Option {
 	return option(func(c *config) {
-		if d <= 0 {
-			c.refuse("WithNodeTimeout(%v): not positive", d)
+		if d <= 0 || d > clock.Longest {
+			c.refuse("WithNodeTimeout(%v): not between 1ns and %v", d, clock.Longest)
 			return
 		}
 		c.pools = append(c.pools, pool.WithTimeout(d))
@@ -216,7 +216,8 @@ func WithNodeTimeout(d time.Duration) Option {
 // WithRestartGuard keeps a node that restarted less than maxTTL ago from
 // granting locks: it may have forgotten locks that it had granted. maxTTL must
 // be at least the longest TTL, and the longest minimum hold ([WithMinHold]),
-// that any client uses. Default 0: off. Not negative. It needs INFO, and a node
+// that any client uses; a lock of this Locker that exceeds it is refused.
+// Default 0: off. Not negative, and 366 days at most. It needs INFO, and a node
 // that denies it grants nothing.
 //
 // It is what the Redis page calls delayed restarts, without delaying anything:
@@ -225,10 +226,11 @@ func WithNodeTimeout(d time.Duration) Option {
 // lock.
 func WithRestartGuard(maxTTL time.Duration) Option {
 	return option(func(c *config) {
-		if maxTTL < 0 {
-			c.refuse("WithRestartGuard(%v): negative", maxTTL)
+		if maxTTL < 0 || maxTTL > clock.Longest {
+			c.refuse("WithRestartGuard(%v): not between 0 and %v", maxTTL, clock.Longest)
 			return
 		}
+		c.restartGuard = maxTTL
 		c.pools = append(c.pools, pool.WithRestartGuard(maxTTL))
 		c.dialling = "WithRestartGuard"
 	})
@@ -357,8 +359,8 @@ func (c *config) validate() error {
 func (c *lockConfig) validate() error {
 	usable := clock.Deadline(0, c.ttl, c.driftFactor)
 	switch {
-	case c.ttl < minTTL || c.ttl > maxTTL:
-		return refuse("WithTTL(%v): not between %v and %v", c.ttl, minTTL, maxTTL)
+	case c.ttl < minTTL || c.ttl > clock.Longest:
+		return refuse("WithTTL(%v): not between %v and %v", c.ttl, minTTL, clock.Longest)
 	case c.ttl%time.Millisecond != 0:
 		return refuse("WithTTL(%v): not a whole number of milliseconds", c.ttl)
 	case !(c.driftFactor >= 0 && c.driftFactor < 1): // not NaN either
@@ -371,18 +373,32 @@ func (c *lockConfig) validate() error {
 		return refuse("WithMinValidity(%v): a TTL of %v less drift is %v", c.minValidity, c.ttl, usable)
 	case c.maxAttempts < 0:
 		return refuse("WithMaxAttempts(%d): negative", c.maxAttempts)
-	case c.minDelay <= 0 || c.maxDelay < c.minDelay:
-		return refuse("WithRetryDelay(%v, %v): want 0 < min ≤ max", c.minDelay, c.maxDelay)
+	case c.minDelay <= 0 || c.maxDelay < c.minDelay || c.maxDelay > clock.Longest:
+		return refuse("WithRetryDelay(%v, %v): want 0 < min ≤ max ≤ %v", c.minDelay, c.maxDelay, clock.Longest)
 	case c.outageTolerance < 0:
 		return refuse("WithOutageTolerance(%v): negative", c.outageTolerance)
-	case c.maxHold < 0:
-		return refuse("WithMaxHold(%v): negative", c.maxHold)
-	case c.minHold < 0 || c.minHold > maxTTL:
-		return refuse("WithMinHold(%v): not between 0 and %v", c.minHold, maxTTL)
+	case c.maxHold != 0 && (c.maxHold < minTTL || c.maxHold > clock.Longest):
+		return refuse("WithMaxHold(%v): neither 0 nor between %v and %v", c.maxHold, minTTL, clock.Longest)
+	case c.minHold < 0 || c.minHold > clock.Longest:
+		return refuse("WithMinHold(%v): not between 0 and %v", c.minHold, clock.Longest)
 	case c.maxHold > 0 && c.maxHold < c.minHold:
 		return refuse("WithMinHold(%v): longer than WithMaxHold(%v)", c.minHold, c.maxHold)
-	case c.maxHold > 0 && c.maxHold < c.minValidity:
-		return refuse("WithMaxHold(%v): shorter than the minimum validity %v", c.maxHold, c.minValidity)
+	case c.maxHold > 0 && c.maxHold <= c.minValidity:
+		return refuse("WithMaxHold(%v): not longer than the minimum validity %v", c.maxHold, c.minValidity)
+	}
+	return nil
+}
+
+// unguarded returns why the restart guard is too short for a lock, or nil. It is
+// asked for each lock rather than of the defaults, which a Locker that only
+// looks at locks never uses.
+func (c *config) unguarded(lock *lockConfig) error {
+	switch guard := c.restartGuard; {
+	case guard == 0:
+	case guard < lock.ttl:
+		return refuse("WithRestartGuard(%v): shorter than WithTTL(%v)", guard, lock.ttl)
+	case guard < lock.minHold:
+		return refuse("WithRestartGuard(%v): shorter than WithMinHold(%v)", guard, lock.minHold)
 	}
 	return nil
 }

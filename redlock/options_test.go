@@ -57,6 +57,10 @@ func TestLockOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 		{[]redlock.LockOption{redlock.WithRetryDelay(2*time.Second, time.Second)}, []string{"WithRetryDelay(2s, 1s)"}},
 		{[]redlock.LockOption{redlock.WithOutageTolerance(-1)}, []string{"WithOutageTolerance(-1ns)"}},
 		{[]redlock.LockOption{redlock.WithMaxHold(-1)}, []string{"WithMaxHold(-1ns)"}},
+		{[]redlock.LockOption{redlock.WithMaxHold(1)}, []string{"WithMaxHold(1ns)", "10ms"}},
+		{[]redlock.LockOption{redlock.WithMaxHold(clock.Longest + 1)}, []string{"WithMaxHold(", "8784h0m0s"}},
+		{[]redlock.LockOption{redlock.WithMaxHold(time.Second), redlock.WithMinValidity(time.Second)}, []string{"WithMaxHold(1s)", "1s"}},
+		{[]redlock.LockOption{redlock.WithRetryDelay(1, clock.Longest+1)}, []string{"WithRetryDelay(1ns, ", "8784h0m0s"}},
 		{
 			[]redlock.LockOption{redlock.WithMaxHold(time.Second), redlock.WithMinValidity(2 * time.Second)},
 			[]string{"WithMaxHold(1s)", "2s"},
@@ -108,7 +112,10 @@ func TestValuesAtTheLimitsAreAccepted(t *testing.T) {
 		{redlock.WithMinValidity(9898*time.Millisecond - 1)},
 		{redlock.WithMaxAttempts(0)},
 		{redlock.WithRetryDelay(1, 1)},
-		{redlock.WithMaxHold(time.Second), redlock.WithMinValidity(time.Second)},
+		{redlock.WithRetryDelay(clock.Longest, clock.Longest)},
+		{redlock.WithMaxHold(10 * time.Millisecond)},
+		{redlock.WithMaxHold(clock.Longest), redlock.WithMinHold(clock.Longest)},
+		{redlock.WithMaxHold(time.Second), redlock.WithMinValidity(time.Second - 1)},
 		{redlock.WithAutoRenew(false), redlock.WithRefill(false), redlock.WithFencing(false)},
 	} {
 		bad := make([]redlock.Option, len(opts))
@@ -128,7 +135,9 @@ func TestOptionsOfNewThatMakeNoSenseAreRefused(t *testing.T) {
 	}{
 		{redlock.WithNodeTimeout(0), []string{"WithNodeTimeout(0s)"}},
 		{redlock.WithNodeTimeout(-time.Second), []string{"WithNodeTimeout(-1s)"}},
+		{redlock.WithNodeTimeout(clock.Longest + 1), []string{"WithNodeTimeout(", "8784h0m0s"}},
 		{redlock.WithRestartGuard(-1), []string{"WithRestartGuard(-1ns)"}},
+		{redlock.WithRestartGuard(clock.Longest + 1), []string{"WithRestartGuard(", "8784h0m0s"}},
 		{redlock.WithKeyPrefix(strings.Repeat("p", 1024)), []string{"WithKeyPrefix(", "pppp", "1024"}},
 		{redlock.WithKeyPrefix("redlock:app:"), []string{`WithKeyPrefix("redlock:app:")`, "reserved"}},
 		{redlock.WithOwner(strings.Repeat("o", 129)), []string{"WithOwner(", "ooo", "128"}},
@@ -332,12 +341,33 @@ func TestTheOwnerComesBackAsItWas(t *testing.T) {
 	})
 }
 
-func somePools(t *testing.T, c *redlocktest.Cluster, monotonic clock.Clock) []*pool.Pool {
+// A guard protects only locks that it outlasts, kept by a renewal or a minimum
+// hold.
+func TestALockThatOutlastsTheRestartGuardIsRefused(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		time.Sleep(time.Hour)
+		l := coldLocker(t, c, redlock.WithRestartGuard(time.Minute))
+		for says, opt := range map[string]redlock.LockOption{
+			"WithTTL(1m0.001s)":   redlock.WithTTL(time.Minute + time.Millisecond),
+			"WithMinHold(1m0.5s)": redlock.WithMinHold(time.Minute + 500*time.Millisecond),
+		} {
+			_, err := l.TryAcquire(t.Context(), job, opt)
+			refused(t, err, "WithRestartGuard(1m0s)", says)
+			byDefault := coldLocker(t, c, redlock.WithRestartGuard(time.Minute), opt)
+			_, err = byDefault.Resume(t.Context(), []string{job}, "token")
+			refused(t, err, "WithRestartGuard(1m0s)", says)
+		}
+		acquired(t, l, job, redlock.WithTTL(time.Minute), redlock.WithMinHold(time.Minute))
+	})
+}
+
+func somePools(t *testing.T, c *redlocktest.Cluster, monotonic clock.Clock, opts ...pool.Option) []*pool.Pool {
 	t.Helper()
 	pools := make([]*pool.Pool, c.Len())
 	for i, addr := range c.Addrs() {
 		var err error
-		pools[i], err = pool.New(addr, pool.WithDialer(c.Dial), pool.WithClock(monotonic))
+		pools[i], err = pool.New(addr, append(opts, pool.WithDialer(c.Dial), pool.WithClock(monotonic))...)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, pools[i].Close()) })
 	}

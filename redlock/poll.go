@@ -61,7 +61,7 @@ func (p *poll[R]) send() { p.sendFrom(0) }
 func (p *poll[R]) sendFrom(first int) {
 	p.begin()
 	for i := range p.calls {
-		p.ask((first + i) % len(p.calls))
+		p.ask((first+i)%len(p.calls), p.began)
 	}
 }
 
@@ -74,9 +74,10 @@ func (p *poll[R]) begin() {
 	}
 }
 
-func (p *poll[R]) ask(node int) {
+// ask asks one node, which has the node timeout from now on.
+func (p *poll[R]) ask(node int, now time.Duration) {
 	call := &p.calls[node]
-	*call = pool.Call{Script: p.script, To: p, Node: node, Began: p.began}
+	*call = pool.Call{Script: p.script, To: p, Node: node, Began: now}
 	p.locker.pools[node].Start(call)
 }
 

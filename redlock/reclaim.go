@@ -19,21 +19,23 @@ const (
 // that nobody reaches: a kernel gives up sending after about that long.
 const maxDoubt = 15 * time.Minute
 
-// maxLeftovers bounds the memory for what could not be undone yet. Calls to a
-// sick node fail without being sent, so only what was under way when it fell
-// sick gets here; the pools bound that to fewer.
-const maxLeftovers = 1 << 16
+// maxLeftovers bounds the memory for what could not be undone yet, for each
+// node. Calls to a sick node fail without being sent, so only what was under
+// way when it fell sick gets here, which its pool bounds to as many. One that
+// falls sick again and again can exceed that.
+const maxLeftovers = 1 << 14
 
 // reclaims undoes the votes that nobody wants. No caller waits for it, and no
 // caller's context reaches it.
 type reclaims struct {
 	locker *Locker
 
-	mu     sync.Mutex // guards what follows
-	open   map[*leftover]struct{}
-	out    int // answers to releases that have not come yet
-	closed bool
-	empty  chan struct{} // closed when nothing is open or out; made by close
+	mu      sync.Mutex // guards what follows
+	open    map[*leftover]struct{}
+	out     int  // answers to releases that have not come yet
+	closing bool // close waits for what is due
+	closed  bool
+	empty   chan struct{} // closed when nothing is open or out; made by close
 }
 
 // leftover is a claim on one node that must be undone. Its keys hold the token
@@ -105,12 +107,17 @@ func (r *reclaims) undoLater(c *claim, node int, call *scripts.Call, d time.Dura
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.closing {
+		r.removeLocked(o)
+		return
+	}
 	o.began += d
 	o.later = true
 	o.timer = time.AfterFunc(d, o.send)
 }
 
-// add returns nil if the Locker has been closed, or there is no room.
+// add returns nil if the Locker has been closed, or there is no room: then the
+// keys end with their TTL.
 func (r *reclaims) add(c *claim, node int, call *scripts.Call) *leftover {
 	o := &leftover{
 		claim:    c,
@@ -121,14 +128,21 @@ func (r *reclaims) add(c *claim, node int, call *scripts.Call) *leftover {
 		pause:    minReclaimPause,
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed || len(r.open) >= maxLeftovers {
+	closed, full := r.closed, len(r.open) >= maxLeftovers*len(r.locker.pools)
+	if !closed && !full {
+		if r.open == nil {
+			r.open = make(map[*leftover]struct{})
+		}
+		r.open[o] = struct{}{}
+	}
+	r.mu.Unlock()
+	switch {
+	case closed:
+		return nil
+	case full:
+		o.tell(0, false)
 		return nil
 	}
-	if r.open == nil {
-		r.open = make(map[*leftover]struct{})
-	}
-	r.open[o] = struct{}{}
 	return o
 }
 
@@ -161,12 +175,16 @@ func (o *leftover) Deliver(node int, result pool.Result) {
 	undone := o.undone(node, result)
 	if undone || now > o.deadline() {
 		o.reclaims.remove(o)
-		if l := o.reclaims.locker; l.witness.on() {
-			l.witness.tell(Reclaimed{Node: l.pools[node].Name(), Took: max(now-o.began, 0), Undone: undone})
-		}
+		o.tell(max(now-o.began, 0), undone)
 		return
 	}
 	o.reclaims.again(o)
+}
+
+func (o *leftover) tell(took time.Duration, undone bool) {
+	if l := o.reclaims.locker; l.witness.on() {
+		l.witness.tell(Reclaimed{Node: l.pools[o.node].Name(), Took: took, Undone: undone})
+	}
 }
 
 // deadline returns when there is nothing left to undo, or no point in trying.
@@ -232,6 +250,7 @@ func (r *reclaims) checkLocked() {
 // and ends what is left.
 func (r *reclaims) close(bound time.Duration) {
 	r.mu.Lock()
+	r.closing = true
 	empty := make(chan struct{})
 	for o := range r.open {
 		if o.later && o.timer.Stop() {

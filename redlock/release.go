@@ -19,11 +19,19 @@ import (
 // has ended already, and then its error is returned.
 //
 // It returns ErrLost if the lock had been lost before; what is left of it is
-// deleted all the same. It returns ErrNoQuorum if too few nodes confirmed; the
-// keys end with their TTL at the latest.
-func (k *Lock) Release(ctx context.Context) error {
+// deleted all the same. It returns ErrNoQuorum if too few nodes confirmed: the
+// keys end with their TTL at the latest, which may be before the minimum hold
+// is over. It returns ErrClosed, and sends nothing, if the [Locker] was closed
+// before the lock was lost or released.
+func (k *Lock) Release(ctx context.Context) error { return k.giveUp(ctx, k.config.minHold) }
+
+// giveBack releases a lock that no caller has been given: others need not wait
+// for its minimum hold. What comes of it is of no interest.
+func (k *Lock) giveBack(ctx context.Context) { _ = k.giveUp(ctx, 0) }
+
+func (k *Lock) giveUp(ctx context.Context, minHold time.Duration) error {
 	if !k.locker.enter() {
-		return ErrClosed
+		return k.givenUp(ctx)
 	}
 	defer k.locker.calls.Done()
 
@@ -32,7 +40,7 @@ func (k *Lock) Release(ctx context.Context) error {
 	r := k.releasing
 	first := r == nil
 	if first {
-		r = k.newReleaseLocked()
+		r = k.newReleaseLocked(minHold)
 		k.releasing = r
 		// Before anything is sent: from here on no renewal begins, and no
 		// command that sets a key goes out.
@@ -41,21 +49,40 @@ func (k *Lock) Release(ctx context.Context) error {
 			end = k.endLocked(ErrReleased)
 		}
 	}
-	sent := k.sent
 	k.mu.Unlock()
 	end.tell()
 	defer k.telling.Wait() // of what happened before
 
 	if first {
-		if sent != nil {
-			<-sent // sending does not block
-		}
+		k.sending.Wait() // does not block: nodes are not waited for
 		k.locker.reclaims.expect(len(k.locker.pools))
 		r.send()
 	}
+	return r.wait(ctx)
+}
+
+// givenUp returns what Release does once the Locker is closed: what had become
+// of the lock.
+func (k *Lock) givenUp(ctx context.Context) error {
+	k.mu.Lock()
+	end := k.expireLocked()
+	r, lost := k.releasing, k.ended
+	k.mu.Unlock()
+	end.tell()
+	switch {
+	case r != nil:
+		return r.wait(ctx)
+	case lost != nil:
+		return lost
+	}
+	return ErrClosed
+}
+
+// wait returns the outcome, or why it was not waited for.
+func (r *release) wait(ctx context.Context) error {
 	if r.round.Wait(ctx, nil) != quorum.Undecided {
-		if k.config.ways.Thorough {
-			r.hearOut(ctx, k.thoroughness())
+		if r.lock.config.ways.Thorough {
+			r.hearOut(ctx, r.lock.thoroughness())
 		}
 		return r.err
 	}
@@ -67,6 +94,7 @@ func (k *Lock) Release(ctx context.Context) error {
 // release is the poll of the release.
 type release struct {
 	poll[int]
+	lock *Lock
 	rest time.Duration // what is left of the minimum hold
 	lost error         // why the lock had ended before
 	err  error         // set before the round's Wait returns
@@ -76,8 +104,8 @@ type release struct {
 	held, left time.Duration
 }
 
-func (k *Lock) newReleaseLocked() *release {
-	r := &release{lost: k.ended, poll: poll[int]{
+func (k *Lock) newReleaseLocked(minHold time.Duration) *release {
+	r := &release{lock: k, lost: k.ended, poll: poll[int]{
 		locker: k.locker,
 		op:     "release",
 		names:  k.names,
@@ -86,11 +114,9 @@ func (k *Lock) newReleaseLocked() *release {
 		read:   readDeleted(len(k.keys)),
 	}}
 	// A lock that was lost is not held on to: others may have it by now.
-	if k.config.minHold > 0 && k.ended == nil {
-		if rest := k.acquired + k.config.minHold - k.locker.clock.Elapsed(); rest > 0 {
-			r.rest = rest
-			r.script = scripts.Linger(k.keys, k.token, rest)
-		}
+	if rest := k.acquired + minHold - k.locker.clock.Elapsed(); minHold > 0 && rest > 0 && k.ended == nil {
+		r.rest = rest
+		r.script = scripts.Linger(k.keys, k.token, rest)
 	}
 	if k.handed {
 		r.told, r.held = true, k.locker.clock.Elapsed()-k.acquired
@@ -138,9 +164,10 @@ func (r *release) settled(verdict quorum.Verdict, tally quorum.Tally) {
 		failed := quorumError(&r.poll)
 		failed.outcome, failed.detail = ErrLost, "the keys were gone or taken"
 		r.err = failed
-	case tally.Granted+tally.Refused >= tally.Quorum():
+	case r.rest == 0 && tally.Granted+tally.Refused >= tally.Quorum():
 		// A quorum is free of the token, and nothing proves that it was not
 		// ours until now: nodes that never held it count among the refusals.
+		// (Of a minimum hold only those that keep the keys are proof.)
 	default:
 		failed := quorumError(&r.poll)
 		failed.outcome = ErrNoQuorum

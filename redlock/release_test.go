@@ -3,7 +3,9 @@ package redlock_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -300,5 +302,68 @@ func TestARefusedAnnouncementDoesNotKeepTheKey(t *testing.T) {
 		k := acquired(t, l, job)
 		require.NoError(t, k.Release(t.Context()))
 		requireFree(t, c, job)
+	})
+}
+
+// A renewal can be settled, and the next one begun, before it has been sent to
+// the last node.
+func TestReleaseWaitsForEveryRenewalToBeSent(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		var next atomic.Pointer[chan struct{}] // holds up the next write to node 3
+		l := newLocker(t, c, redlock.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := c.Dial(ctx, network, addr)
+			if err != nil || addr != c.Addrs()[3] {
+				return conn, err
+			}
+			return &heldUpConn{conn, &next}, nil
+		}))
+		k := acquired(t, l, job, redlock.WithMinHold(time.Second), redlock.WithTTL(time.Minute))
+		gate := make(chan struct{})
+		next.Store(&gate)
+		renewals := make(chan error, 1)
+		go func() { renewals <- k.Renew(t.Context()) }()
+		synctest.Wait()
+		require.Nil(t, next.Load(), "the first renewal is held up before nodes 3 and 4")
+		require.NoError(t, k.Renew(t.Context()))
+
+		released := make(chan error, 1)
+		go func() { released <- k.Release(t.Context()) }()
+		synctest.Wait()
+		close(gate)
+		require.NoError(t, <-released)
+		require.NoError(t, <-renewals)
+		synctest.Wait()
+		for i := range 5 {
+			_, ttl, ok := c.Node(i).Get(job)
+			require.True(t, ok)
+			require.LessOrEqual(t, ttl, time.Second, "node %d was told to renew after the release", i)
+		}
+	})
+}
+
+type heldUpConn struct {
+	net.Conn
+	next *atomic.Pointer[chan struct{}]
+}
+
+func (c *heldUpConn) Write(p []byte) (int, error) {
+	if gate := c.next.Swap(nil); gate != nil {
+		<-*gate
+	}
+	return c.Conn.Write(p)
+}
+
+func TestReleaseAfterCloseSaysWhatBecameOfTheLock(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		released, lost, held := acquired(t, l, "released"), acquired(t, l, "lost", redlock.WithTTL(time.Second)), acquired(t, l, "held")
+		require.NoError(t, released.Release(t.Context()))
+		require.NoError(t, l.Close())
+		time.Sleep(2 * time.Second)
+		require.NoError(t, released.Release(t.Context()), "a second call returns the first result")
+		requireOutcome(t, lost.Release(t.Context()), redlock.ErrLost)
+		requireOutcome(t, held.Release(t.Context()), redlock.ErrClosed)
 	})
 }

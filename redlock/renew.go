@@ -66,22 +66,23 @@ func (r *renewal) wait(ctx context.Context) error {
 type renewal struct {
 	poll[scripts.Hold]
 	lock *Lock
-	sent chan struct{} // closed when nothing more is sent; a release waits for it
-	err  error         // set before the round's Wait returns
+	err  error // set before the round's Wait returns
 	// resumes is set before it is sent if the renewal takes a lock over. It does
 	// not refill by itself: the Resume may fail yet, and then what is on its way
 	// to a node could outlive the lock of the one who holds it.
 	resumes bool
 }
 
-// send hides the poll's: no renewal may follow the release that ended it.
+// send hides the poll's: no renewal may follow the release that ended it. A
+// renewal can be settled, and the next one begun, before it has been sent to
+// the last nodes; the release waits for all of them.
 func (r *renewal) send() {
-	defer close(r.sent)
+	defer r.lock.sending.Done()
 	r.poll.send()
 }
 
 func (k *Lock) newRenewalLocked() *renewal {
-	r := &renewal{lock: k, sent: make(chan struct{}), poll: poll[scripts.Hold]{
+	r := &renewal{lock: k, poll: poll[scripts.Hold]{
 		locker: k.locker,
 		op:     "renew",
 		names:  k.names,
@@ -93,7 +94,8 @@ func (k *Lock) newRenewalLocked() *renewal {
 	r.round.Settled = r.settled
 	r.round.Straggler = r.straggler
 	r.round.Init(len(k.locker.pools), quorum.Certain)
-	k.renewal, k.sent = r, r.sent
+	k.renewal = r
+	k.sending.Add(1)
 	return r
 }
 
@@ -131,22 +133,19 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 	case k.ended != nil:
 		r.err = k.ended
 	case verdict == quorum.Won:
+		k.failure = nil
 		k.extendLocked(r.began)
 		end = k.expireLocked()
 		r.err = k.ended
 	case tally.Denied():
-		failed := quorumError(&r.poll)
-		failed.outcome = ErrLost
-		kind := r.reason()
-		end = k.endLocked(&lossError{names: k.names, kind: kind, reason: string(kind), cause: failed})
+		end = k.endLocked(r.loss())
 		r.err = k.ended
 	default:
 		// Nothing is known to be lost: the deadline stands, and until then
 		// there is time to try again.
-		failed := quorumError(&r.poll)
-		failed.outcome = ErrNoQuorum
-		r.err = failed
-		k.renewAt = k.locker.clock.Elapsed() + k.ttl/40 + rand.N(k.ttl/40)
+		k.failure = quorumError(&r.poll)
+		r.err = k.failure.with(ErrNoQuorum)
+		k.renewAt = k.locker.clock.Elapsed() + k.ttl/retriesPerTTL + rand.N(k.ttl/retriesPerTTL)
 	}
 	k.armLocked()
 	err := k.ended
@@ -162,11 +161,40 @@ func (r *renewal) settled(verdict quorum.Verdict, tally quorum.Tally) {
 	end.tell()
 	if err == nil && verdict == quorum.Won {
 		k.announce(toldRenewed)
-		if !r.resumes {
-			r.refillAll()
-		}
+		r.refillAll()
 	}
 }
+
+// resumed is settled for a renewal that takes a lock over. Nobody has the lock
+// yet: no deadline has been shown to anybody, nobody is to be told of anything,
+// and a Resume that fails must leave nothing behind that renews.
+func (r *renewal) resumed(verdict quorum.Verdict, tally quorum.Tally) {
+	k := r.lock
+	k.mu.Lock()
+	k.renewal = nil
+	switch {
+	case verdict == quorum.Won:
+		k.extendLocked(r.began)
+	case tally.Denied():
+		r.err = r.loss()
+	default:
+		r.err = quorumError(&r.poll).with(ErrNoQuorum)
+	}
+	k.mu.Unlock()
+	if r.err == nil {
+		k.announce(toldRenewed)
+	}
+}
+
+// loss says that a majority of the nodes no longer has the keys.
+func (r *renewal) loss() error {
+	kind := r.reason()
+	return &lossError{names: r.names, kind: kind, reason: string(kind), cause: quorumError(&r.poll).with(ErrLost)}
+}
+
+// retriesPerTTL is how many renewals that fail at once fit into a TTL, at most;
+// half as many do at least.
+const retriesPerTTL = 40
 
 // reason says what a majority of refusals amounts to.
 func (r *renewal) reason() LossReason {
@@ -202,6 +230,10 @@ func (r *renewal) refill(node int, ballot quorum.Ballot[scripts.Hold]) {
 		!k.config.refill || k.doubt.Load()&bit(node) != 0 {
 		return
 	}
+	if !k.locker.enter() {
+		return
+	}
+	defer k.locker.calls.Done()
 	now := k.locker.clock.Elapsed()
 	rest := (r.began + k.ttl - now).Truncate(time.Millisecond)
 	if rest < minTTL || k.Err() != nil {
@@ -209,7 +241,7 @@ func (r *renewal) refill(node int, ballot quorum.Ballot[scripts.Hold]) {
 	}
 	k.clean.And(^bit(node))
 	k.locker.pools[node].Start(&pool.Call{
-		Script: scripts.Acquire(k.keys, k.token, rest, scripts.Fencing{}),
+		Script: scripts.Refill(k.keys, k.token, rest, k.keptNumber()),
 		To:     (*refill)(&k.claim),
 		Node:   node,
 		Began:  now,
@@ -219,8 +251,12 @@ func (r *renewal) refill(node int, ballot quorum.Ballot[scripts.Hold]) {
 // refill receives what a node says to being refilled.
 type refill claim
 
+// Deliver notes that the node may yet execute it. Otherwise what was known of
+// the node has not changed: one that has lost one key of several has the others.
 func (c *refill) Deliver(node int, result pool.Result) {
-	(*claim)(c).note(node, result, quorum.Pending)
+	if result.Sent == pool.Maybe {
+		c.doubt.Or(bit(node))
+	}
 }
 
 func (c *refill) Wanted() bool { return !c.unwanted.Load() }

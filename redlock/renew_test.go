@@ -594,3 +594,86 @@ func TestARefillIsNotCountedTowardsTheRenewal(t *testing.T) {
 		requireHolders(t, c, k, 3)
 	})
 }
+
+// A node that has lost the keys has lost the counter with them.
+func TestARefillBringsTheFencingCounterBack(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		ahead := newBentClock()
+		ahead.set(time.Hour)
+		l, other := newLocker(t, c, redlock.WithClock(ahead)), newLocker(t, c)
+		k := acquired(t, l, job, redlock.WithFencing(true))
+		for i := range 5 {
+			require.NoError(t, c.Node(i).RestartEmpty())
+			time.Sleep(time.Second)
+			require.NoError(t, k.Renew(t.Context()))
+			synctest.Wait()
+		}
+		requireHolders(t, c, k, 5)
+		require.NoError(t, k.Release(t.Context()))
+		next := acquired(t, other, job, redlock.WithFencing(true))
+		require.Greater(t, next.FencingToken(), k.FencingToken())
+	})
+}
+
+// The guard is about acquisitions. A lock that a quorum has just renewed
+// endangers nobody else's, so it survives what it would survive without.
+func TestALockSurvivesRestartsOneByOneUnderTheRestartGuard(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		time.Sleep(time.Hour)
+		l := newLocker(t, c, redlock.WithRestartGuard(time.Minute), redlock.WithFencing(true))
+		k := acquired(t, l, job)
+		for i := range 5 {
+			require.NoError(t, c.Node(i).RestartEmpty())
+			time.Sleep(time.Second)
+			require.NoError(t, k.Renew(t.Context()), "restart %d", i)
+			time.Sleep(time.Second)
+		}
+		requireHolders(t, c, k, 5)
+		_, err := l.TryAcquire(t.Context(), "another")
+		requireOutcome(t, err, redlock.ErrNoQuorum)
+		_, err = l.Resume(t.Context(), []string{job}, k.Token())
+		require.NoError(t, err, "a number can be drawn for a lock that is held")
+	})
+}
+
+// A refill that was not sent says nothing about the other keys of the lock.
+func TestARefillThatWasNotSentLeavesTheNodeToBeReleased(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		k, err := l.AcquireAll(t.Context(), []string{"a", "b"}, redlock.WithTTL(10*time.Minute))
+		require.NoError(t, err)
+		synctest.Wait()
+		c.Node(2).Delete("a")
+		// The last node says so at once, and is down when the others have renewed.
+		each(c, []int{0, 1}, func(n *redlocktest.Node) { n.SetReplyDelay(100 * time.Millisecond) })
+		renewed := make(chan error, 1)
+		go func() { renewed <- k.Renew(t.Context()) }()
+		time.Sleep(50 * time.Millisecond)
+		c.Node(2).Stop()
+		require.NoError(t, <-renewed)
+		each(c, []int{0, 1}, func(n *redlocktest.Node) { n.SetReplyDelay(0) })
+		require.NoError(t, k.Release(t.Context()))
+		require.NoError(t, c.Node(2).Restart())
+		time.Sleep(time.Minute)
+		requireFree(t, c, "a", "b")
+	})
+}
+
+func TestALockThatExpiredSaysWhyItWasNotRenewed(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		k := acquired(t, newLocker(t, c), job, redlock.WithAutoRenew(true))
+		each(c, []int{0, 1}, func(n *redlocktest.Node) {
+			n.SetError("READONLY You can't write against a read only replica.", "EVALSHA")
+		})
+		<-k.Done()
+		requireOutcome(t, k.Err(), redlock.ErrLost)
+		for _, node := range []int{0, 1} {
+			require.ErrorContains(t, k.Err(), c.Addrs()[node])
+		}
+		require.ErrorContains(t, k.Err(), "READONLY")
+	})
+}

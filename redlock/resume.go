@@ -9,11 +9,14 @@ import (
 
 // Resume takes over a lock that is held under a token: a worker that goes on
 // after its parent has ended, a job that a web request has handed its lock to.
-// It proves the hold by renewing on a quorum, which also begins the TTL anew.
+// It proves the hold by renewing on a quorum, which also restarts the TTL.
 // Whoever held the lock before must not use it any more, and need not release
-// it. (A vote of the first process that is still on its way to a slow node can
-// arrive after the new holder's release; it then stays on that node until its
-// TTL ends.)
+// it; nor must they renew it, for that would keep others out after the new
+// holder is gone. So hand over a lock that was acquired without [WithAutoRenew],
+// and not from within [Locker.Do], unless the process that hands over ends. (A
+// vote of the first process that is still on its way to a slow node can arrive
+// after the new holder's release; it then stays on that node until its TTL
+// ends.)
 //
 // With [WithFencing] the new holder gets a number of its own, larger than that
 // of the one before.
@@ -45,11 +48,12 @@ func (k *Lock) takeOver(ctx context.Context) error {
 	k.mu.Lock()
 	r := k.newRenewalLocked()
 	r.resumes = true
+	r.round.Settled = r.resumed
 	k.mu.Unlock()
 	r.send()
 	err := r.wait(ctx)
-	if err == nil && k.config.fencing {
-		err = k.numberAgain(ctx)
+	if err == nil {
+		err = k.proved(ctx, r)
 	}
 	if err == nil {
 		// Once more: a process that has just started knew none of the nodes.
@@ -67,9 +71,25 @@ func (k *Lock) takeOver(ctx context.Context) error {
 	return nil
 }
 
+// proved returns why a lock that a quorum has renewed is not handed out, or nil.
+// With fencing it first needs a number of its own.
+func (k *Lock) proved(ctx context.Context, r *renewal) error {
+	var failed *QuorumError
+	if k.config.fencing {
+		failed = k.numberAgain(ctx)
+	}
+	if failed == nil {
+		failed = usable(ctx, k, &r.poll)
+	}
+	if failed == nil {
+		return nil
+	}
+	return failed
+}
+
 // numberAgain draws a fencing number for a lock that is held: the keys grant
 // their token to itself, and raise the counters.
-func (k *Lock) numberAgain(ctx context.Context) error {
+func (k *Lock) numberAgain(ctx context.Context) *QuorumError {
 	p := k.locker.newAcquisition(k, scripts.AcquireAgain(k.keys, k.token, k.ttl, k.locker.fencing(k)))
 	p.again = true
 	verdict := p.canvass(ctx, together)
@@ -77,13 +97,7 @@ func (k *Lock) numberAgain(ctx context.Context) error {
 	if failed == nil {
 		failed = k.fence(ctx, p)
 	}
-	if failed == nil {
-		failed = k.usable(ctx, p)
-	}
-	switch {
-	case failed == nil:
-		return nil
-	case failed.outcome == ErrTaken: //nolint:errorlint // it is one of ours
+	if failed != nil && failed.outcome == ErrTaken { //nolint:errorlint // it is one of ours
 		failed.outcome, failed.detail = ErrLost, "the keys were gone or taken"
 	}
 	return failed

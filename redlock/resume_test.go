@@ -275,3 +275,105 @@ func TestResumeOnALockerThatKnewNoNodeYetCountsAServerOnce(t *testing.T) {
 		require.ErrorIs(t, err, redlock.ErrConfig)
 	})
 }
+
+// A Resume that fails gives nobody a lock, and so nothing may renew it, however
+// it failed: the name would be blocked for as long as the process lives.
+func TestAResumeThatHasFailedRenewsNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil, mend func(*redlocktest.Node)
+		want        error
+	}{
+		"cancelled": {
+			func(n *redlocktest.Node) { n.SetReplyDelay(100 * time.Millisecond) },
+			func(n *redlocktest.Node) { n.SetReplyDelay(0) },
+			context.DeadlineExceeded,
+		},
+		"no quorum": {
+			func(n *redlocktest.Node) { n.SetError("LOADING", "EVALSHA", "EVAL") },
+			func(n *redlocktest.Node) { n.SetError("") },
+			redlock.ErrNoQuorum,
+		},
+		"no number": {
+			func(n *redlocktest.Node) { n.SetError("OOM command not allowed", "SET") },
+			func(n *redlocktest.Node) { n.SetError("") },
+			redlock.ErrNoQuorum,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(parallel(t), func(t *testing.T) {
+				c := newCluster(t, 3)
+				k, other := acquired(t, newLocker(t, c), job, redlock.WithFencing(true)), newLocker(t, c)
+				each(c, []int{0, 1}, test.spoil)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+				defer cancel()
+				_, err := other.Resume(ctx, []string{job}, k.Token(), redlock.WithAutoRenew(true), redlock.WithFencing(true))
+				requireOutcome(t, err, test.want)
+				each(c, []int{0, 1}, test.mend)
+				time.Sleep(2 * redlock.DefaultTTL)
+				requireFree(t, c, job)
+			})
+		})
+	}
+}
+
+// That the nodes answered too late for the new holder says nothing about the
+// lock, which a quorum has just renewed.
+func TestAResumeThatComesTooLateHasNotLostTheLock(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		k, other := acquired(t, newLocker(t, c), job), newLocker(t, c)
+		each(c, upTo(3), func(n *redlocktest.Node) { n.SetReplyDelay(150 * time.Millisecond) })
+		_, err := other.Resume(t.Context(), []string{job}, k.Token(), redlock.WithTTL(100*time.Millisecond))
+		requireOutcome(t, err, redlock.ErrNoQuorum)
+		requireHolders(t, c, k, 3)
+		require.Positive(t, k.Validity())
+	})
+}
+
+func TestAResumedLockHasTheMinimumValidity(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		k := acquired(t, l, job)
+		each(c, upTo(3), func(n *redlocktest.Node) { n.SetReplyDelay(200 * time.Millisecond) })
+		_, err := l.Resume(t.Context(), []string{job}, k.Token(), redlock.WithTTL(time.Second), redlock.WithMinValidity(900*time.Millisecond))
+		requireOutcome(t, err, redlock.ErrNoQuorum)
+		_, err = l.Resume(t.Context(), []string{job}, k.Token(), redlock.WithTTL(time.Second), redlock.WithMinValidity(700*time.Millisecond))
+		require.NoError(t, err)
+	})
+}
+
+// Two that resume one lock at once have one token, so that it does not tell whom
+// a node has given a number.
+func TestTwoThatResumeALockAtOnceDoNotGetOneNumber(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		ahead := newBentClock()
+		ahead.set(time.Hour) // the counters are past what the two propose
+		k := acquired(t, newLocker(t, c, redlock.WithClock(ahead)), job, redlock.WithFencing(true))
+		// The first node hears of one first, and the second of the other.
+		lags := [2][3]time.Duration{{1, 7, 100}, {6, 6, 100}}
+		numbers := make(chan uint64, len(lags))
+		for _, lag := range lags {
+			byAddr := make(map[string]*atomic.Int64)
+			for node, addr := range c.Addrs() {
+				byAddr[addr] = new(atomic.Int64)
+				byAddr[addr].Store(int64(lag[node] * time.Millisecond))
+			}
+			l := newLocker(t, c, redlock.WithDialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return lagging(t, c, byAddr[addr])(ctx, network, addr)
+			}))
+			go func() {
+				resumed, err := l.Resume(t.Context(), []string{job}, k.Token(), redlock.WithFencing(true))
+				if err != nil {
+					requireOutcome(t, err, redlock.ErrNoQuorum)
+					numbers <- 0
+					return
+				}
+				numbers <- resumed.FencingToken()
+			}()
+		}
+		one, other := <-numbers, <-numbers
+		require.True(t, one == 0 && other == 0 || one != other, "both have %d", one)
+	})
+}

@@ -58,7 +58,7 @@ func (w *watch) wait() {
 func (w *watch) look() {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	last := w.locker.clock.Elapsed()
+	last, missed := w.locker.clock.Elapsed(), time.Duration(0)
 	for {
 		select {
 		case <-ticker.C:
@@ -66,24 +66,30 @@ func (w *watch) look() {
 			return
 		}
 		now := w.locker.clock.Elapsed()
-		locks, more := w.awake(now-last > lookEvery+slept)
+		// Added up: many short sleeps are a long one. A tick that is late is
+		// followed by one that is as much too early.
+		missed = max(0, missed+now-last-lookEvery)
+		last = now
+		locks, more := w.awake(missed > slept)
+		if missed > slept {
+			missed = 0
+		}
 		for _, k := range locks {
 			k.tick()
 		}
 		if !more {
 			return
 		}
-		last = now
 	}
 }
 
-// awake returns the locks that must look, if the machine has slept, and
+// awake returns the locks, if they must look because the machine has slept, and
 // whether to go on.
-func (w *watch) awake(slept bool) (locks []*Lock, more bool) {
+func (w *watch) awake(look bool) (locks []*Lock, more bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.running = len(w.locks) > 0
-	if slept {
+	if look {
 		for k := range w.locks {
 			locks = append(locks, k)
 		}

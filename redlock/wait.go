@@ -71,7 +71,7 @@ func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
 		if exhausted {
 			return nil, err
 		}
-		p.roundTrip = max(l.clock.Elapsed()-began, minRoundTrip)
+		p.roundTrip = min(max(l.clock.Elapsed()-began, minRoundTrip), l.timeout)
 		how = p.wait(ctx, line, failed, how)
 		how.repeats = true
 	}
@@ -121,7 +121,7 @@ func (p *patience) awaitRelease(ctx context.Context, e *ear, d time.Duration) ap
 		p.askAll = 0
 		return together
 	}
-	return approach{leads: true, lead: e.lead, patience: 2 * p.roundTrip}
+	return approach{leads: true, lead: e.lead, patience: min(2*p.roundTrip, p.locker.timeout/2)}
 }
 
 // leading returns the node that contenders for the keys ask first: the same
@@ -179,7 +179,7 @@ type patience struct {
 	*target
 	locker *Locker
 
-	roundTrip time.Duration // of the last attempt
+	roundTrip time.Duration // as the last attempt shows it, which may have taken several
 	attempts  int
 	outage    bool          // the last attempt found no quorum
 	since     time.Duration // the outage began

@@ -94,6 +94,7 @@
 #elif defined(LAX_CONFIRM)      /* a node that has given the claim more than the number confirms it, too */
 #define CONFIRMS(n, k) HOLDS(n, k)
 #else
+/* The library's nodes say no to more: to a number that they have returned to somebody else. */
 #define CONFIRMS(n, k) (HOLDS(n, k) && counter[n] <= number[k])
 #endif
 #ifdef NO_CONFIRM               /* the largest counter is handed out without a second round */

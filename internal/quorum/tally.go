@@ -70,6 +70,13 @@ func (t Tally) Denied() bool { return t.Refused > t.Nodes-t.Quorum() }
 // grant, whatever the others say.
 func (t Tally) Unheard() bool { return t.Failed+t.Unknown > t.Nodes-t.Quorum() }
 
+// Doubtful reports whether the votes that are out would decide if the tally is
+// Unheard: some nodes have failed, and the rest may make them enough.
+func (t Tally) Doubtful() bool {
+	silent := t.Failed + t.Unknown
+	return silent > 0 && !t.Unheard() && silent+t.Outstanding() > t.Nodes-t.Quorum()
+}
+
 // Rule turns a tally into a verdict.
 type Rule func(Tally) Verdict
 

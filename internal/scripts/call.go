@@ -15,6 +15,9 @@ type Call struct {
 	Size int
 	// Grants says that the call may give a key to its token.
 	Grants bool
+	// Held says that a quorum held the keys for the token a moment ago: a node
+	// that may have forgotten others' locks endangers none by granting this one.
+	Held bool
 	// Plain says that the command of [Call.AppendSet] may go first, and the
 	// script only if that was not answered with OK.
 	Plain bool
@@ -68,7 +71,15 @@ func (c *Call) AppendSet(args []any) []any {
 // cannot bring back what was released meanwhile.
 func AcquireAgain(keys []string, token string, ttl time.Duration, fencing Fencing) *Call {
 	call := acquireOnly("again", keys, token, ttl, fencing)
-	call.settable = false
+	call.Held, call.settable = true, false
+	return call
+}
+
+// Refill is [Acquire] for a node that has lost the keys of a lock that a quorum
+// has just renewed.
+func Refill(keys []string, token string, ttl time.Duration, fencing Fencing) *Call {
+	call := Acquire(keys, token, ttl, fencing)
+	call.Held = true
 	return call
 }
 
@@ -109,10 +120,15 @@ func Linger(keys []string, token string, rest time.Duration) *Call {
 	return newCall(release, keys, nil, 3).add(token, 1, ms)
 }
 
-// Confirm raises the counters to number, if all keys hold the token and no
-// counter is higher.
+// Confirm raises the counters to number, if all keys hold the token and the node
+// has not voted for that number, or a higher one, before.
 func Confirm(keys []string, token string, counters []string, number int64, ttl time.Duration) *Call {
 	return newCall(confirm, keys, counters, 3).add(token, number, ttl.Milliseconds())
+}
+
+// ConfirmReturned is [Confirm] for a node that has returned number itself.
+func ConfirmReturned(keys []string, token string, counters []string, number int64, ttl time.Duration) *Call {
+	return newCall(confirm, keys, counters, 4).add(token, number, ttl.Milliseconds(), "returned")
 }
 
 // headSize and argSize estimate RESP framing: the command, hash and key count;

@@ -49,13 +49,16 @@ func randomCall() *scripts.Call {
 	token := strings.Repeat("t", 22+rand.IntN(100))
 	ttl := time.Duration(rand.Int64N(int64(366 * 24 * time.Hour)))
 	number := 1 + rand.Int64N(limit-1)
-	return []*scripts.Call{
+	all := []*scripts.Call{
 		scripts.Acquire(keys, token, ttl, scripts.Fencing{}),
 		scripts.Acquire(keys, token, ttl, scripts.Fencing{Counters: counters, Proposal: number, TTL: 2 * ttl}),
 		scripts.Renew(keys, token, ttl),
 		scripts.Release(keys, token, rand.IntN(2) == 0),
 		scripts.Confirm(keys, token, counters, number, ttl),
-	}[rand.IntN(5)]
+		scripts.ConfirmReturned(keys, token, counters, number, ttl),
+		scripts.Refill(keys, token, ttl, scripts.Fencing{Counters: counters, Proposal: number, TTL: ttl}),
+	}
+	return all[rand.IntN(len(all))]
 }
 
 // Size decides whether a call fits into a socket's buffer, so an estimate that

@@ -62,6 +62,12 @@ func confirm(number int64, names ...string) func(keys) *scripts.Call {
 	}
 }
 
+func confirmReturned(number int64, names ...string) func(keys) *scripts.Call {
+	return func(k keys) *scripts.Call {
+		return scripts.ConfirmReturned(k(names...), mine, k(counters(names)...), number, 24*hour)
+	}
+}
+
 func counters(names []string) []string {
 	all := make([]string, len(names))
 	for i, name := range names {
@@ -577,17 +583,30 @@ func TestConfirm(t *testing.T) {
 			then:  with(state{"a#": "1500" + day}),
 		},
 		{
-			name:  "leaves a counter that is the number already",
+			name:  "leaves a counter whose number this node has returned",
 			given: with(state{"a#": "1500 for 10m0s", "b#": "1500 for 10m0s"}),
-			call:  confirm(1500, "a", "b"),
+			call:  confirmReturned(1500, "a", "b"),
 			want:  true,
 		},
 		{
+			// Somebody else has got the number from this node.
+			name:  "raises nothing if a counter is the number, and this node has not returned it",
+			given: with(state{"a#": "1000 for 10m0s", "b#": "1500 for 10m0s"}),
+			call:  confirm(1500, "a", "b"),
+			want:  false,
+		},
+		{
+			name:  "raises nothing if a counter is past the number that this node has returned",
+			given: with(state{"a#": "1500 for 10m0s", "b#": "1501 for 10m0s"}),
+			call:  confirmReturned(1500, "a", "b"),
+			want:  false,
+		},
+		{
 			name:  "raises those of several that are too low",
-			given: with(state{"a#": "1500 for 10m0s", "b#": "1000 for 10m0s"}),
+			given: with(state{"a#": "1499 for 10m0s", "b#": "1000 for 10m0s"}),
 			call:  confirm(1500, "a", "b"),
 			want:  true,
-			then:  with(state{"a#": "1500 for 10m0s", "b#": "1500" + day}),
+			then:  with(state{"a#": "1500" + day, "b#": "1500" + day}),
 		},
 		{
 			// This node's vote was not heard, and its number is larger.
@@ -762,6 +781,7 @@ func TestOnlyWhatASetCanDoIsPlain(t *testing.T) {
 		scripts.Release(one, mine, true),
 		scripts.Linger(one, mine, hour),
 		scripts.Confirm(one, mine, one, 1, hour),
+		scripts.ConfirmReturned(one, mine, one, 1, hour),
 	} {
 		assert.False(t, call.PlainFirst().Plain)
 	}

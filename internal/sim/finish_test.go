@@ -100,7 +100,7 @@ func (w *world) everybodyGetsIt(r *rand.Rand) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), progress)
 			defer cancel()
-			h := &holder{process: p, ttl: time.Second}
+			h := &holder{process: p, ttl: w.within(time.Second)}
 			c := w.begin(p, "Acquire", allNames[:1])
 			k, err := p.locker.Acquire(ctx, "a", redlock.WithTTL(h.ttl), redlock.WithOutageTolerance(progress))
 			if err != nil {
@@ -126,7 +126,7 @@ func (w *world) handOver(r *rand.Rand) {
 	r.Shuffle(len(open), func(i, k int) { open[i], open[k] = open[k], open[i] })
 	giver, taker := open[0], open[1]
 	const name = "handed over"
-	k, err := giver.locker.Acquire(context.Background(), name, redlock.WithTTL(time.Minute))
+	k, err := giver.locker.Acquire(context.Background(), name, redlock.WithTTL(w.within(time.Minute)))
 	if err != nil {
 		w.violated("%s does not get %q: %v", giver, name, err)
 		return
@@ -151,7 +151,7 @@ func (w *world) handOver(r *rand.Rand) {
 		w.log(taker.String(), "Acquire [%s]", name)
 		ctx, cancel := context.WithTimeout(context.Background(), max(0, given-wanted)+bound)
 		defer cancel()
-		k, err := taker.locker.Acquire(ctx, name, redlock.WithTTL(time.Minute), redlock.WithRetryDelay(10*time.Second, 10*time.Second))
+		k, err := taker.locker.Acquire(ctx, name, redlock.WithTTL(w.within(time.Minute)), redlock.WithRetryDelay(10*time.Second, 10*time.Second))
 		if err != nil {
 			w.violated("%s does not get %q within %v of its release: %v", taker, name, bound, err)
 			return
@@ -172,7 +172,7 @@ func (w *world) part(r *rand.Rand) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			ctx := p.caller(r)
 			defer ctx.end()
-			h := &holder{process: p, ttl: time.Minute}
+			h := &holder{process: p, ttl: w.within(time.Minute)}
 			var both sync.WaitGroup
 			both.Go(func() {
 				time.Sleep(between(r, 0, 3*time.Millisecond))

@@ -269,7 +269,7 @@ func (s *Store) confirm(keys, args []string) any {
 			return failed
 		}
 		switch {
-		case last > fence:
+		case last > fence, last == fence && len(args) < 4:
 			return int64(0)
 		case last < fence:
 			low = append(low, key)

@@ -154,7 +154,7 @@ func (p *pair) call() {
 	}
 	number := pick(r, []int64{1, 40, 41, 42, 1000, 1 << 52, 1<<53 - 1})
 	var call *scripts.Call
-	switch r.IntN(9) {
+	switch r.IntN(10) {
 	case 0, 1:
 		call = scripts.Acquire(keys, token, p.ttl(), scripts.Fencing{})
 	case 2, 3:
@@ -167,6 +167,8 @@ func (p *pair) call() {
 		call = scripts.Linger(keys, token, p.ttl())
 	case 8:
 		call = scripts.Confirm(keys, token, counters, number, p.ttl())
+	case 9:
+		call = scripts.ConfirmReturned(keys, token, counters, number, p.ttl())
 	}
 	var text []string
 	for _, arg := range call.Args {

@@ -84,6 +84,14 @@ func (p *plan) ttls() []time.Duration {
 	return someTTLs
 }
 
+// within returns ttl, or less where the restart guard allows no more.
+func (p *plan) within(ttl time.Duration) time.Duration {
+	if p.forgets && !p.unguarded {
+		return min(ttl, guardFor)
+	}
+	return ttl
+}
+
 // rate draws how fast a clock runs; the extremes are as likely as the rest.
 func (p *plan) rate(r *rand.Rand) float64 {
 	return pick(r, []float64{1 + p.skew, 1 - p.skew, 1 + (2*r.Float64()-1)*p.skew})
