@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/gomodule/redigo/redis"
@@ -80,12 +81,31 @@ var permanent = []string{
 	"ERR ACL failure in script",         // the same, since 7.2
 }
 
+// permanentAlerts are those of TLS by which a server refuses this client's
+// certificate or what it offers (RFC 8446, section 6.2).
+var permanentAlerts = []tls.AlertError{
+	40,                     // handshake_failure
+	42, 43, 44, 45, 46, 48, // the certificate: bad, unsupported, revoked, expired, unknown, or its CA
+	49,       // access_denied
+	70,       // protocol_version
+	71,       // insufficient_security
+	112,      // unrecognized_name
+	116, 120, // certificate_required, no_application_protocol
+}
+
 // Permanent reports whether a failure will stay until somebody changes the
 // configuration, so that trying again is pointless.
 func Permanent(err error) bool {
-	var untrusted *tls.CertificateVerificationError
-	if errors.As(err, &untrusted) {
+	var (
+		untrusted *tls.CertificateVerificationError
+		plain     tls.RecordHeaderError // the other side does not speak TLS
+		alert     tls.AlertError        // the other side refuses us
+	)
+	switch {
+	case errors.As(err, &untrusted), errors.As(err, &plain):
 		return true
+	case errors.As(err, &alert):
+		return slices.Contains(permanentAlerts, alert)
 	}
 	var answer redis.Error
 	if !errors.As(err, &answer) {

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -294,6 +296,54 @@ func TestACallThatIsOverdueFromTheStartIsNotHeldAgainstTheNode(t *testing.T) {
 		r.mustCall(t, acquire("key", "token"))
 		assert.Equal(t, 1, r.Stat().Connects)
 	})
+}
+
+// The same while the watchdog is armed for a call that has been answered.
+func TestACallThatIsOverdueFromTheStartIsNotHeldAgainstABusyNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		node, r := embedded(t)
+		r.mustCall(t, renew())
+		node.SetDelay(timeout / 4)
+		time.Sleep(time.Second) // the watchdog sleeps
+		r.mustCall(t, renew())
+		b := newBox()
+		r.Start(&pool.Call{Script: renew(), To: b, Node: 7, Began: r.clock.Elapsed() - 2*timeout})
+		require.ErrorIs(t, b.await(t, 7).Err, pool.ErrTimeout)
+		time.Sleep(timeout)
+		assert.Equal(t, pool.Up, r.Stat().State)
+	})
+}
+
+// A process that was stopped finds all its nodes late by its clock, and their
+// answers waiting to be read.
+func TestNodesAreNotBlamedForAStopOfTheProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stopped := &stoppedClock{Clock: clock.Monotonic()}
+		node, r := embedded(t, pool.WithClock(stopped))
+		r.clock = stopped
+		r.mustCall(t, renew())
+		node.SetDelay(timeout + timeout/4) // so the answer is not there when the watchdog barks
+		b := newBox()
+		id := r.send(b, renew())
+		stopped.behind.Store(int64(time.Hour))
+		require.NoError(t, b.await(t, id).Err)
+		assert.Equal(t, pool.Up, r.Stat().State)
+
+		id = r.send(b, renew()) // not stopped, and as late
+		require.ErrorIs(t, b.await(t, id).Err, pool.ErrTimeout)
+		assert.Equal(t, pool.Suspect, r.Stat().State)
+	})
+}
+
+type stoppedClock struct {
+	clock.Clock
+	behind atomic.Int64
+}
+
+func (c *stoppedClock) Elapsed() time.Duration {
+	return c.Clock.Elapsed() + time.Duration(c.behind.Load())
 }
 
 func TestThereIsNeverMoreThanOneConnection(t *testing.T) {
@@ -665,6 +715,14 @@ func TestPermanentFailuresAreThoseThatSomebodyMustMend(t *testing.T) {
 		assert.Equal(t, want, pool.Permanent(redis.Error(text)), text)
 		assert.Equal(t, want, pool.Permanent(fmt.Errorf("node is suspect: %w", redis.Error(text))), text)
 	}
+	for alert, want := range map[tls.AlertError]bool{
+		42: true, 48: true, 70: true, 116: true, 120: true, // a certificate, a version, a protocol
+		80: false, 90: false, 10: false, // internal_error, user_canceled, unexpected_message
+	} {
+		err := fmt.Errorf("TLS: %w", &net.OpError{Op: "remote error", Err: alert})
+		assert.Equal(t, want, pool.Permanent(err), "%v", err)
+	}
+	assert.True(t, pool.Permanent(fmt.Errorf("TLS: %w", tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"})))
 	for _, err := range []error{nil, io.EOF, pool.ErrTimeout, pool.ErrRestarted, errors.New("READONLY")} {
 		assert.False(t, pool.Permanent(err), "%v", err)
 	}

@@ -36,10 +36,12 @@ type settings struct {
 	dialled bool // an option about dialling was given
 }
 
-// WithTimeout sets how long the node may take to answer a call, from the
-// moment the call was started. Connecting may take four times as long, but no
-// call waits for that beyond its own timeout. Default [DefaultTimeout]; it
-// must be positive.
+// WithTimeout sets how long the node may take to answer a command, from the
+// moment its call was started. A call that must be sent in another form, because
+// the node has refused a plain SET or lost its scripts, is another command.
+// Connecting may take four times as long, but no call waits for that beyond its
+// own timeout. Default [DefaultTimeout]; it must be positive, and 366 days at
+// most.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 || d > clock.Longest {

@@ -65,7 +65,8 @@ type Pool struct {
 	link     *link   // while state is Up
 	last     *link   // the link before, or the same
 	watchdog *time.Timer
-	watching bool // the watchdog is armed
+	watching bool          // the watchdog is armed
+	due      time.Duration // what for
 	connects int
 	missed   bool // the last attempt to connect has failed
 
@@ -170,7 +171,7 @@ func (p *Pool) Endpoint() string {
 	return p.address.Network + ":" + p.address.Endpoint
 }
 
-// Timeout returns how long the node may take to answer a call.
+// Timeout returns how long the node may take to answer a command.
 func (p *Pool) Timeout() time.Duration { return p.timeout }
 
 // Suspect reports whether calls to the node fail at once.
@@ -316,23 +317,30 @@ func deliver(calls []*Call, result Result) {
 // answered. Timeouts are all alike, so the oldest call is the first to be due,
 // and a timer that is armed already is early enough. (A call that is sent again
 // is due later than those behind it, by as long as they have waited.) It
-// returns false if it sees that c is overdue.
+// returns false if it sees that c is overdue: without a look at the clock only
+// a call that is due before the timer can be.
 func (p *Pool) watchLocked(c *Call) bool {
-	if p.watching {
+	if p.watching && c.deadline >= p.due {
 		return true
 	}
-	d := c.deadline - p.clock.Elapsed()
-	if d <= 0 {
+	now := p.clock.Elapsed()
+	if c.deadline <= now {
 		return false
 	}
-	p.watching = true
-	p.wg.Add(1)
-	if p.watchdog == nil {
-		p.watchdog = time.AfterFunc(d, p.bark)
-	} else {
-		p.watchdog.Reset(d)
+	if !p.watching {
+		p.armLocked(now, c.deadline)
 	}
 	return true
+}
+
+func (p *Pool) armLocked(now, due time.Duration) {
+	p.watching, p.due = true, due
+	p.wg.Add(1)
+	if p.watchdog == nil {
+		p.watchdog = time.AfterFunc(due-now, p.bark)
+	} else {
+		p.watchdog.Reset(due - now)
+	}
 }
 
 func (p *Pool) unwatchLocked() {
@@ -347,12 +355,18 @@ func (p *Pool) bark() {
 	defer p.wg.Done()
 	p.mu.Lock()
 	p.watching = false
+	now := p.clock.Elapsed()
 	oldest := p.waiting.peek()
 	if p.link != nil && p.link.flight.len() > 0 {
 		oldest = p.link.flight.peek()
 	}
 	switch {
 	case p.state == Closed || oldest == nil || p.watchLocked(oldest):
+		p.mu.Unlock()
+	case now-p.due > p.timeout/2:
+		// It is us who are late: the process was stopped, say. The answers may
+		// be there, to be read.
+		p.armLocked(now, now+p.timeout/2)
 		p.mu.Unlock()
 	case p.link != nil:
 		r := p.breakLocked(p.link, ErrTimeout)

@@ -200,8 +200,10 @@ func WithFencing(on bool) LockOption {
 
 // WithNodeTimeout sets how long one node may take to answer one command.
 // Default 500 ms. It must be positive, and 366 days at most. It bounds how long
-// a call waits when a majority hangs; it should be well below the TTL and well
-// above the round trip to the nodes.
+// a method waits when a majority hangs; one whose command nodes have refused, or
+// whose script they have lost (SCRIPT FLUSH), sends another and may wait as long
+// once more. It should be well below the TTL and well above the round trip to
+// the nodes.
 func WithNodeTimeout(d time.Duration) Option {
 	return option(func(c *config) {
 		if d <= 0 || d > clock.Longest {
