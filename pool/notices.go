@@ -128,6 +128,9 @@ func (n *notices) unlisten(channel string, l Listener) {
 	if i := slices.Index(t.listeners, l); i >= 0 {
 		t.listeners = slices.Delete(slices.Clone(t.listeners), i, i+1)
 	}
+	if len(t.listeners) == 0 && !t.sent {
+		delete(n.topics, channel) // or they would pile up while there is no connection
+	}
 	n.wakeLocked()
 }
 

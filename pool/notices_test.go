@@ -623,3 +623,23 @@ func TestWhoMayNotFollowStillListens(t *testing.T) {
 		assert.Empty(t, hearer.subscriptions(), "its connection is another")
 	})
 }
+
+// While there is no connection, channels that nobody listens to any more are
+// forgotten at once.
+func TestChannelsThatNobodyListensToDoNotPileUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, r, _ := listening(t)
+		n.SetError("NOPERM", "SUBSCRIBE")
+		r.Listen("stays", &hearer{})
+		quiet()
+		for i := range 1000 {
+			h := &hearer{}
+			name := fmt.Sprint(channel, i)
+			r.Listen(name, h)
+			r.Unlisten(name, h)
+		}
+		topics, _ := r.Topics()
+		assert.LessOrEqual(t, topics, 2)
+	})
+}

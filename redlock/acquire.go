@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -85,11 +86,12 @@ type acquisition struct {
 	led      chan struct{} // closed when the lead has voted
 
 	resisted atomic.Bool
-	refused  chan struct{} // closed with the first refusal
+	split    chan struct{} // closed when a quorum has answered, and not all have granted
+	parted   atomic.Bool   // split is closed
 }
 
 func (l *Locker) newAcquisition(k *Lock, script *scripts.Call) *acquisition {
-	p := &acquisition{useful: k.useful(), lead: -1, refused: make(chan struct{}), poll: poll[scripts.Acquired]{
+	p := &acquisition{useful: k.useful(), lead: -1, split: make(chan struct{}), poll: poll[scripts.Acquired]{
 		locker: l,
 		op:     "acquire",
 		names:  k.names,
@@ -127,8 +129,15 @@ func (p *acquisition) signal(node int, vote quorum.Vote) {
 		p.leadVote = vote
 		close(p.led)
 	}
-	if vote == quorum.Refused && p.resisted.CompareAndSwap(false, true) {
-		close(p.refused)
+	if vote == quorum.Refused {
+		p.resisted.Store(true)
+	}
+	if !p.resisted.Load() {
+		return
+	}
+	_, tally := p.round.Count()
+	if tally.Granted+tally.Refused >= tally.Quorum() && p.parted.CompareAndSwap(false, true) {
+		close(p.split)
 	}
 }
 
@@ -173,9 +182,10 @@ func (p *acquisition) wait(ctx context.Context) quorum.Verdict {
 	closing := p.locker.closing
 	select {
 	case <-p.round.Decided():
-	case <-p.refused:
+	case <-p.split:
 		// While this attempt waits for a node that hangs, its own votes keep
-		// the other contenders out.
+		// the other contenders out. (Where no quorum answers nobody gets in, and
+		// it must be seen that this is an outage.)
 		if !p.locker.await(ctx, p.round.Decided(), p.patience()) {
 			return p.round.GiveUp()
 		}
@@ -248,7 +258,7 @@ func (p *acquisition) failure(ctx context.Context, verdict quorum.Verdict) *Quor
 		// The votes so far prove nothing.
 	case p.locker.isClosed():
 		err.outcome = ErrClosed
-	case verdict == quorum.Undecided && tally.Refused == 0:
+	case verdict == quorum.Undecided && tally.Granted+tally.Refused < tally.Quorum():
 		err.outcome, err.detail = ErrNoQuorum, "the TTL was over before a quorum answered"
 	case unheard:
 		err.outcome = ErrNoQuorum
@@ -256,8 +266,11 @@ func (p *acquisition) failure(ctx context.Context, verdict quorum.Verdict) *Quor
 		err.outcome = ErrTaken
 	}
 	held := make([]bool, len(p.names))
+	var waits []time.Duration
 	for _, ballot := range p.round.Ballots() {
-		err.wait = max(err.wait, ballot.Reply.Wait)
+		if ballot.Vote == quorum.Refused {
+			waits = append(waits, ballot.Reply.Wait)
+		}
 		err.silent = err.silent || ballot.Reply.Silent
 		for _, i := range ballot.Reply.Held {
 			held[i] = true
@@ -267,6 +280,13 @@ func (p *acquisition) failure(ctx context.Context, verdict quorum.Verdict) *Quor
 		if held[i] {
 			err.Held = append(err.Held, name)
 		}
+	}
+	if len(waits) > 0 {
+		// So many keys must end for a quorum to be free, if the nodes that have
+		// not voted are. One that nobody undoes may last much longer.
+		slices.Sort(waits)
+		end := max(1, tally.Quorum()-tally.Granted-tally.Outstanding())
+		err.wait = waits[min(end, len(waits))-1]
 	}
 	return err
 }

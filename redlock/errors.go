@@ -73,7 +73,7 @@ type QuorumError struct {
 	detail  string
 	ended   error         // the caller's context: its error and cause
 	fatal   bool          // so many nodes fail for good that trying again is pointless
-	wait    time.Duration // the longest that a holder's TTL still runs
+	wait    time.Duration // how long holders' TTLs still keep a quorum from being free
 	silent  bool          // a holder announces nothing
 }
 

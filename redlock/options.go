@@ -132,17 +132,23 @@ func WithMaxAttempts(n int) LockOption {
 // releases are not announced, because the holder uses another library or the
 // nodes forbid the channel. Where a quorum of nodes would announce the release
 // it waits ten times as long. Default 50 ms to 250 ms; 0 < shortest ≤ longest,
-// and 366 days at most. An announcement ends the wait earlier, and so does the end of the holder's
-// TTL, as the nodes reported it. Smaller finds such a lock sooner and puts more
-// load on the nodes.
+// and 366 days at most. An announcement ends the wait earlier, and so does the
+// end of the holder's TTL, as the nodes reported it. While too few nodes answer
+// it waits no longer than by default. Smaller finds such a lock sooner and puts
+// more load on the nodes.
+//
+// Of the callers in this process that wait for the same lock only the first
+// tries, by its own delay.
 func WithRetryDelay(shortest, longest time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.minDelay, c.maxDelay = shortest, longest })
 }
 
 // WithOutageTolerance sets how long Acquire goes on trying while no quorum of
 // nodes answers; then it returns ErrNoQuorum. Default 5 s. Not negative; 0
-// returns at the first such attempt. Failures that time does not mend, such as
-// a wrong password on a majority, are returned at once in any case.
+// returns at the first such attempt. Failures that time does not mend, such as a
+// wrong password on a majority, are returned at once in any case. The tolerance
+// of a caller that waits behind another of this process, for the same lock, is
+// looked at when its turn comes.
 func WithOutageTolerance(d time.Duration) LockOption {
 	return lockOption(func(c *lockConfig) { c.outageTolerance = d })
 }

@@ -8,7 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/redquorum/go-redlock/internal/scripts"
+	"github.com/redquorum/go-redlock/clock"
 )
 
 // persist makes attempts until one succeeds or there is a reason to stop.
@@ -51,6 +51,9 @@ func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
 		if line.ear != nil {
 			line.ear.forget()
 		}
+		if p.maxAttempts > 0 && p.attempts+1 >= p.maxAttempts {
+			how.leads = false // the last word is not one node's
+		}
 		began := l.clock.Elapsed()
 		k, err := l.attempt(ctx, t, how)
 		if err == nil {
@@ -81,6 +84,9 @@ func (l *Locker) persist(ctx context.Context, t *target) (*Lock, error) {
 // made.
 func (p *patience) wait(ctx context.Context, line *line, failed *QuorumError, how approach) approach {
 	l := p.locker
+	if !how.leads {
+		p.ends = l.clock.Elapsed() + min(failed.wait, clock.Longest)
+	}
 	switch {
 	case !p.held(failed):
 		l.await(ctx, nil, p.backOff(failed))
@@ -183,6 +189,7 @@ type patience struct {
 	attempts  int
 	outage    bool          // the last attempt found no quorum
 	since     time.Duration // the outage began
+	ends      time.Duration // when a quorum will be free, by the last attempt that asked all nodes
 	splits    int           // attempts in a row that won some votes, not enough
 	askAll    time.Duration // when the leading node must not be the only one to be asked; 0: open
 }
@@ -230,11 +237,11 @@ func (p *patience) held(failed *QuorumError) bool {
 // holder's TTL.
 func (p *patience) sleep(failed *QuorumError, slower int) time.Duration {
 	d := time.Duration(slower) * p.poll()
-	if failed.wait > 0 && failed.wait < scripts.Forever {
-		// Redis expires keys with a precision of a millisecond.
-		d = min(d, failed.wait+time.Millisecond)
-	}
-	return d
+	// One node alone may have a vote that nobody undoes, and know nothing of
+	// what the others said before.
+	left := min(failed.wait, max(0, p.ends-p.locker.clock.Elapsed()))
+	// Redis expires keys with a precision of a millisecond.
+	return min(d, left+time.Millisecond)
 }
 
 func (p *patience) poll() time.Duration { return p.minDelay + rand.N(p.maxDelay-p.minDelay+1) }
@@ -245,7 +252,10 @@ func (p *patience) poll() time.Duration { return p.minDelay + rand.N(p.maxDelay-
 // not a fixed time.
 func (p *patience) backOff(failed *QuorumError) time.Duration {
 	if !errors.Is(failed, ErrTaken) {
-		return p.poll()
+		// The retry delay is about holders that announce nothing; nodes can be
+		// back at any time.
+		rest := p.since + p.outageTolerance - p.locker.clock.Elapsed()
+		return min(p.poll(), DefaultMinRetryDelay+rand.N(DefaultMaxRetryDelay-DefaultMinRetryDelay), max(0, rest))
 	}
 	return min(rand.N(p.roundTrip<<p.splits), max(p.maxDelay, 4*p.roundTrip))
 }

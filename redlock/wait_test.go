@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/go-redlock/clock"
 	"github.com/redquorum/go-redlock/redlock"
 	"github.com/redquorum/go-redlock/redlocktest"
 )
@@ -567,5 +569,117 @@ func TestAContextThatEndsInMidAttemptSaysWhatTheOneBeforeMet(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded, "after %v", d)
 			require.ErrorIs(t, err, redlock.ErrTaken, "after %v", d)
 		}
+	})
+}
+
+// The retry delay is about holders that announce nothing.
+func TestTheRetryDelayDoesNotDelayTheEndOfAnOutage(t *testing.T) {
+	const slowly = time.Minute
+	for name, test := range map[string]struct {
+		back bool
+		want error
+	}{
+		"when the nodes are back":        {true, nil},
+		"when the tolerance has run out": {false, redlock.ErrNoQuorum},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(parallel(t), func(t *testing.T) {
+				c := newCluster(t, 3)
+				l := newLocker(t, c)
+				each(c, upTo(3), (*redlocktest.Node).Stop)
+				start := time.Now()
+				got := wait(t.Context(), l, redlock.WithRetryDelay(slowly, slowly))
+				time.Sleep(200 * time.Millisecond)
+				if test.back {
+					each(c, upTo(3), func(n *redlocktest.Node) { require.NoError(t, n.Restart()) })
+				}
+				g := <-got
+				require.ErrorIs(t, g.err, test.want)
+				require.LessOrEqual(t, g.at.Sub(start), redlock.DefaultOutageTolerance+redlock.DefaultNodeTimeout)
+			})
+		})
+	}
+}
+
+// One refusal, and nothing heard of the others for a few round trips, is no
+// proof that anybody holds the lock.
+func TestARefusalInAnOutageIsNotContention(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		l := newLocker(t, c)
+		distant(c)
+		warm(t, l)
+		c.Node(0).Set(job, "0123456789012345678901.a dead owner", time.Hour)
+		each(c, []int{1, 2, 3, 4}, (*redlocktest.Node).Hang)
+		_, err := l.TryAcquire(t.Context(), job)
+		requireOutcome(t, err, redlock.ErrNoQuorum)
+	})
+}
+
+// The leading node may hold the vote of somebody who has died.
+func TestTheLastAttemptAsksAllNodes(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		k := held(t, c)
+		distant(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		probe := wait(ctx, newLocker(t, c), slowPoll)
+		time.Sleep(time.Second)
+		leading := lead(t, c)
+		cancel()
+		<-probe
+		got := wait(t.Context(), newLocker(t, c), slowPoll, redlock.WithMaxAttempts(6))
+		time.Sleep(time.Second)
+		require.Empty(t, got, "fewer attempts are made before an announcement")
+		for i := range 5 {
+			c.Node(i).Delete(k.Name())
+		}
+		c.Node(leading).Set(k.Name(), "0123456789012345678901.a dead owner", time.Hour)
+		for range 6 {
+			announce(t, c, upTo(5)...)
+			time.Sleep(soon)
+		}
+		g := <-got
+		require.NoError(t, g.err, "four of five nodes are free")
+	})
+}
+
+// Nor does a vote that nobody undoes, on a minority, hide when the lock is free.
+func TestTheEndOfTheTTLOnAQuorumIsWhatCounts(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 5)
+		l := newLocker(t, c, slowPoll)
+		each(c, []int{0, 1}, func(n *redlocktest.Node) { n.Set(job, "0123456789012345678901.a dead owner", time.Hour) })
+		acquired(t, newLocker(t, c), job, redlock.WithTTL(2*time.Second)) // and its owner crashes
+		each(c, []int{3, 4}, func(n *redlocktest.Node) { n.SetReplyDelay(time.Millisecond) })
+		requireGrant(t, wait(t.Context(), l), time.Now(), 3*time.Second)
+	})
+}
+
+// Redis says 0 in the last millisecond of a TTL.
+func TestARefusalWithNothingLeftOfTheTTLIsTriedAgainAtOnce(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		tap := newWiretap(c)
+		l := newLocker(t, c, redlock.WithDialer(tap.Dial), slowPoll)
+		acquired(t, newLocker(t, c), job, redlock.WithTTL(10*time.Millisecond))
+		left := regexp.MustCompile(`\*3\r\n:\d+\r\n`)
+		tap.onReply(func(_ string, reply []byte) []byte { return left.ReplaceAll(reply, []byte("*3\r\n:0\r\n")) })
+		requireGrant(t, wait(t.Context(), l), time.Now(), 100*time.Millisecond)
+	})
+}
+
+func TestTheLongestRetryDelayIsNoBusyLoop(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		held(t, c)
+		l := newLocker(t, c)
+		distant(c)
+		before := sum(calls(c))
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second)
+		defer cancel()
+		_, err := l.Acquire(ctx, job, redlock.WithRetryDelay(clock.Longest, clock.Longest))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, sum(calls(c))-before, 20)
 	})
 }
