@@ -1,11 +1,13 @@
 package redlock
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"github.com/redquorum/go-redlock/internal/foreign"
 	"github.com/redquorum/go-redlock/internal/scripts"
+	"github.com/redquorum/go-redlock/pool"
 )
 
 func init() {
@@ -19,7 +21,46 @@ func init() {
 		return errors.Is(err, errHeld) || errors.Is(err, errMissing) || errors.Is(err, errOther) || errors.Is(err, errPassed)
 	}
 	foreign.Unheard = func(err error) bool { return errors.Is(err, errPending) }
+	foreign.Look = func(ctx context.Context, locker any, name string) (<-chan foreign.Sight, error) {
+		return locker.(*Locker).look(ctx, name)
+	}
 }
+
+// sights takes what nodes say, for somebody who may have heard enough before
+// the last of them has answered.
+type sights chan foreign.Sight
+
+// look asks all nodes what they have under a name.
+func (l *Locker) look(ctx context.Context, name string) (<-chan foreign.Sight, error) {
+	t, err := l.begin(ctx, "inspect", []string{name}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer l.calls.Done()
+	seen := make(sights, len(l.pools))
+	began := l.clock.Elapsed()
+	script := scripts.Inspect(t.keys)
+	for node, p := range l.pools {
+		p.Start(&pool.Call{Script: script, To: seen, Node: node, Began: began}) //nolint:contextcheck // the connection outlives the question
+	}
+	return seen, nil
+}
+
+// Deliver takes a node's answer.
+func (s sights) Deliver(node int, result pool.Result) {
+	seen, err := readInspected(result, 1)
+	if err == nil {
+		err = seen[0].Err
+	}
+	if err != nil {
+		s <- foreign.Sight{Node: node, Err: err}
+		return
+	}
+	s <- foreign.Sight{Node: node, Token: seen[0].Value}
+}
+
+// Wanted is for calls that grant; a look does not.
+func (s sights) Wanted() bool { return true }
 
 // drawToken returns the token of an attempt: a new one, or the one that a
 // compat package wants.

@@ -17,6 +17,7 @@ import (
 	"github.com/redquorum/go-redlock/compat/redsync"
 	"github.com/redquorum/go-redlock/compat/redsync/redis"
 	"github.com/redquorum/go-redlock/compat/redsync/redis/redigo"
+	"github.com/redquorum/go-redlock/pool"
 	"github.com/redquorum/go-redlock/redlocktest"
 )
 
@@ -54,13 +55,20 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func redigoPools(t *testing.T, c *redlocktest.Cluster, dial dialFunc) []redis.Pool {
 	t.Helper()
+	return redigoPoolsWith(t, c, dial, func(*redigolib.Pool) {})
+}
+
+// redigoPoolsWith makes pools with settings and options of the test's own.
+func redigoPoolsWith(t *testing.T, c *redlocktest.Cluster, dial dialFunc, set func(*redigolib.Pool), options ...pool.Option) []redis.Pool {
+	t.Helper()
 	var pools []redis.Pool
 	for _, addr := range c.Addrs() {
 		p := &redigolib.Pool{MaxIdle: 3, DialContext: func(ctx context.Context) (redigolib.Conn, error) {
 			return redigolib.DialContext(ctx, "tcp", addr, redigolib.DialContextFunc(dial))
 		}}
 		t.Cleanup(func() { assert.NoError(t, p.Close()) })
-		pools = append(pools, redigo.NewPool(p))
+		set(p)
+		pools = append(pools, redigo.NewPool(p, options...))
 	}
 	return pools
 }

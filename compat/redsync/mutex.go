@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redquorum/go-redlock/clock"
-	"github.com/redquorum/go-redlock/compat/redsync/redis"
 	"github.com/redquorum/go-redlock/internal/foreign"
 	"github.com/redquorum/go-redlock/redlock"
 )
@@ -257,13 +256,15 @@ func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background
 
 // ValidContext asks the nodes whether a quorum of them has the lock. It returns
 // *[ErrNodeTaken] and *[RedisError] for those that have not, or *[ErrTaken]; the
-// ones that were not needed for the answer are not waited for.
+// ones that were not needed for the answer are not waited for. Once the validity
+// is over it returns false without asking.
 //
 // Deprecated: the answer is old when it comes. Use Until.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
 	m.mu.Lock()
 	k, value := m.lock, m.value
 	m.mu.Unlock()
+	defer runtime.KeepAlive(m)
 	if m.redsync.err != nil {
 		return false, m.redsync.err
 	}
@@ -273,54 +274,37 @@ func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
 	return m.ask(orBackground(ctx), value)
 }
 
-// ask reads the key on all nodes, over connections of the callers' pools.
+// ask reads the key on all nodes.
 func (m *Mutex) ask(ctx context.Context, value string) (bool, error) {
-	type answer struct {
-		node int
-		ours bool
-		err  error
-	}
-	pools := m.redsync.pools
-	answers := make(chan answer, len(pools)) // nobody waits for the last
-	for i, p := range pools {
-		go func() {
-			got, err := read(ctx, p, m.name)
-			answers <- answer{i, err == nil && got == value && value != "", err}
-		}()
+	seen, err := foreign.Look(ctx, m.redsync.core.locker, m.name)
+	if err != nil {
+		return false, err
 	}
 	var taken []int
 	var errs []error
 	granted := 0
-	for out := len(pools); out > 0 && granted < m.quorum; out-- {
-		var a answer
+	for out := cap(seen); out > 0 && granted < m.quorum; out-- {
+		var s foreign.Sight
 		select {
-		case a = <-answers:
+		case s = <-seen:
 		case <-ctx.Done():
 			return false, errors.Join(append(errs, ctx.Err())...)
 		}
 		switch {
-		case a.ours:
+		case s.Err != nil:
+			errs = append(errs, &RedisError{s.Node, s.Err})
+		case s.Token == value && value != "":
 			granted++
-		case a.err != nil:
-			errs = append(errs, &RedisError{a.node, a.err})
 		default:
-			taken = append(taken, a.node)
-			errs = append(errs, &ErrNodeTaken{a.node})
+			taken = append(taken, s.Node)
+			errs = append(errs, &ErrNodeTaken{s.Node})
 		}
 	}
 	if len(taken) >= m.quorum {
+		slices.Sort(taken)
 		return false, &ErrTaken{taken}
 	}
 	return granted >= m.quorum, errors.Join(errs...)
-}
-
-func read(ctx context.Context, p redis.Pool, name string) (string, error) {
-	conn, err := p.Get(ctx)
-	if err != nil {
-		return "", err
-	}
-	value, err := conn.Get(name)
-	return value, errors.Join(err, conn.Close())
 }
 
 // resume returns the lock that is held under a value. That it had to be

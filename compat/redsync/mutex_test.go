@@ -7,9 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	redigolib "github.com/gomodule/redigo/redis"
 	"github.com/stretchr/testify/require"
 
 	"github.com/redquorum/go-redlock/compat/redsync"
+	"github.com/redquorum/go-redlock/pool"
 	"github.com/redquorum/go-redlock/redlock"
 	"github.com/redquorum/go-redlock/redlocktest"
 )
@@ -364,6 +366,35 @@ func TestValidAsksTheNodesAndKnowsWhenTheLockHasEnded(t *testing.T) {
 		ok, err = m.Valid()
 		require.NoError(t, err)
 		require.False(t, ok)
+	})
+}
+
+func TestValidGoesByTheSettingsOfTheNodesAndNeedsNoConnectionOfItsOwn(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		one := func(p *redigolib.Pool) { p.MaxActive = 1 }
+		rs := newRedsyncOn(t, redigoPoolsWith(t, c, c.Dial, one, pool.WithTimeout(3*time.Second))...)
+		m := locked(t, rs, redsync.WithExpiry(time.Minute))
+		for i := range 3 {
+			c.Node(i).SetReplyDelay(2 * time.Second)
+		}
+		took := timed(func() {
+			ok, err := m.Valid()
+			require.NoError(t, err)
+			require.True(t, ok)
+		})
+		require.Equal(t, 2*time.Second, took)
+		for i := range 3 {
+			c.Node(i).Hang()
+		}
+		took = timed(func() {
+			ok, err := m.Valid()
+			require.ErrorIs(t, err, pool.ErrTimeout)
+			require.False(t, ok)
+		})
+		require.Equal(t, 3*time.Second, took)
+		for i := range 3 {
+			c.Node(i).Resume()
+		}
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/redquorum/go-redlock/clock"
@@ -19,7 +18,7 @@ import (
 // Redsync makes mutexes on a fixed set of nodes. It is safe for concurrent use.
 // Make one and keep it: it holds a connection to each node.
 type Redsync struct {
-	pools   []redis.Pool
+	nodes   int
 	core    *core
 	err     error // why there is no core
 	cleanup runtime.Cleanup
@@ -40,7 +39,7 @@ func New(pools ...redis.Pool) *Redsync {
 }
 
 func newRedsync(pools []redis.Pool, source clock.Clock) *Redsync {
-	r := &Redsync{pools: slices.Clone(pools)}
+	r := &Redsync{nodes: len(pools)}
 	c, err := newCore(pools, source)
 	if err != nil {
 		r.err = err
@@ -113,7 +112,7 @@ func (r *Redsync) NewMutex(name string, options ...Option) *Mutex {
 		delayFunc:     func(int) time.Duration { return 50*time.Millisecond + rand.N(200*time.Millisecond) },
 		driftFactor:   0.01,
 		timeoutFactor: 0.05,
-		quorum:        quorum.Size(len(r.pools)),
+		quorum:        quorum.Size(r.nodes),
 	}
 	for _, o := range options {
 		o.Apply(m)

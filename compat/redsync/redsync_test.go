@@ -76,6 +76,8 @@ func TestAfterCloseEverythingFails(t *testing.T) {
 		require.ErrorIs(t, err, redlock.ErrClosed)
 		_, err = m.Unlock()
 		require.ErrorIs(t, err, redlock.ErrClosed)
+		_, err = m.Valid()
+		require.ErrorIs(t, err, redlock.ErrClosed)
 		require.Equal(t, map[string]int{m.Value(): 3}, c.Holders(job), "locks that are held stay held")
 	})
 }

@@ -6,6 +6,8 @@
 // options, whose types this package, below it, cannot name.
 package foreign
 
+import "context"
+
 // Ways are how another library goes about a lock. The zero value is ours.
 type Ways struct {
 	// Token draws the token of an attempt. It should never return one twice, nor
@@ -31,4 +33,15 @@ var (
 	Refused func(error) bool
 	// Unheard reports whether it is that the node was not waited for.
 	Unheard func(error) bool
+	// Look asks all nodes of a *redlock.Locker what they have under a name. The
+	// channel gets one Sight of each, in the order of their answers, and takes
+	// them all, whether anybody receives or not.
+	Look func(ctx context.Context, locker any, name string) (<-chan Sight, error)
 )
+
+// Sight is what one node has under a name.
+type Sight struct {
+	Node  int
+	Token string // "" if the name is free there
+	Err   error  // why that is not known
+}
