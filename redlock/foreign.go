@@ -21,9 +21,22 @@ func init() {
 		return errors.Is(err, errHeld) || errors.Is(err, errMissing) || errors.Is(err, errOther) || errors.Is(err, errPassed)
 	}
 	foreign.Unheard = func(err error) bool { return errors.Is(err, errPending) }
+	foreign.Discard = func(locker any, name, token string, ttl time.Duration) {
+		locker.(*Locker).discard(name, token, ttl)
+	}
 	foreign.Look = func(ctx context.Context, locker any, name string) (<-chan foreign.Sight, error) {
 		return locker.(*Locker).look(ctx, name)
 	}
+}
+
+// discard undoes whatever the nodes have under a token, as if it were what is
+// left of an attempt. None of its commands set a key, so nothing is in doubt.
+func (l *Locker) discard(name, token string, ttl time.Duration) {
+	if checkToken(token) != nil || !l.enter() {
+		return
+	}
+	defer l.calls.Done()
+	l.rollback(&claim{keys: []string{l.keyPrefix + name}, token: token, ttl: ttl}, true)
 }
 
 // sights takes what nodes say, for somebody who may have heard enough before

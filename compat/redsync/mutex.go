@@ -179,7 +179,8 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 // It returns [ErrLockAlreadyExpired] if the lock had ended before, joined with
 // *[RedisError] for each node that failed; what is left of it is deleted all the
 // same. If too few nodes answered it returns those alone; the lock is still
-// deleted where that is possible, and Unlock may be called again.
+// deleted where that is possible, on nodes that come back within the expiry, too,
+// and Unlock may be called again.
 func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	m.mu.Lock()
 	k, value := m.lock, m.value
@@ -191,6 +192,9 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	if k == nil {
 		var err error
 		if k, err = m.resume(context.WithoutCancel(ctx), value); err != nil {
+			if errors.Is(err, redlock.ErrLost) || errors.Is(err, redlock.ErrNoQuorum) {
+				m.discard(value)
+			}
 			return m.unlocked(err)
 		}
 	}
@@ -318,6 +322,11 @@ func (m *Mutex) resume(ctx context.Context, value string) (*redlock.Lock, error)
 		return nil, fmt.Errorf("%w: never held", redlock.ErrLost)
 	}
 	return locker.Resume(ctx, []string{m.name}, value, options...)
+}
+
+// discard deletes what is left of a lock that could not be resumed.
+func (m *Mutex) discard(value string) {
+	foreign.Discard(m.redsync.core.locker, m.name, value, m.expiry)
 }
 
 // begin returns what it takes to begin an operation.

@@ -338,6 +338,61 @@ func TestTheValueIsEnoughToExtendAndUnlock(t *testing.T) {
 	})
 }
 
+func TestTheValueIsEnoughToUnlockWhatIsLeftOfALock(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after func(n *redlocktest.Node)
+		want          func(t *testing.T, err error)
+		left          map[string]int
+	}{
+		"deleted": {
+			before: func(n *redlocktest.Node) { n.Delete(job) },
+			want:   func(t *testing.T, err error) { require.Equal(t, redsync.ErrLockAlreadyExpired, err) },
+		},
+		"stolen": {
+			before: func(n *redlocktest.Node) { n.Set(job, "another's", time.Hour) },
+			want:   func(t *testing.T, err error) { require.Equal(t, redsync.ErrLockAlreadyExpired, err) },
+			left:   map[string]int{"another's": 3},
+		},
+		"down": {
+			before: (*redlocktest.Node).Hang,
+			after:  (*redlocktest.Node).Resume,
+			want: func(t *testing.T, err error) {
+				var failed *redsync.RedisError
+				require.ErrorAs(t, err, &failed)
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
+				rs := newRedsync(t, c)
+				m := locked(t, rs, redsync.WithExpiry(time.Hour))
+				for i := range 3 {
+					test.before(c.Node(i))
+				}
+				ok, err := rs.NewMutex(job, redsync.WithValue(m.Value()), redsync.WithExpiry(time.Hour)).Unlock()
+				require.False(t, ok)
+				test.want(t, err)
+				synctest.Wait()
+				for i := 3; i < 5; i++ {
+					_, _, held := c.Node(i).Get(job)
+					require.False(t, held, "node %d", i)
+				}
+				if test.after != nil {
+					for i := range 3 {
+						test.after(c.Node(i))
+					}
+					time.Sleep(time.Minute)
+				}
+				left := c.Holders(job)
+				require.Len(t, left, len(test.left))
+				for value, nodes := range test.left {
+					require.Equal(t, nodes, left[value])
+				}
+			})
+		})
+	}
+}
+
 func TestValidAsksTheNodesAndKnowsWhenTheLockHasEnded(t *testing.T) {
 	bubble(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
 		rs := newRedsync(t, c)

@@ -87,6 +87,18 @@ func (s *stage) sayFree() {
 	s.say("free")
 }
 
+// sayGone waits for the key to go from some nodes, and says so.
+func (s *stage) sayGone(numbers ...int) {
+	s.Helper()
+	for _, i := range numbers {
+		require.Eventually(s, func() bool {
+			_, _, ok := s.Node(i).Get("job")
+			return !ok
+		}, settled, time.Millisecond, "node %d", i)
+	}
+	s.say("gone")
+}
+
 // on does something to some nodes.
 func (s *stage) on(do func(*redlocktest.Node), numbers ...int) {
 	for _, i := range numbers {
@@ -218,6 +230,20 @@ var alike = map[string]scenario{
 		s.sayOK("unlock where it was locked", ok, err)
 		ok, err = s.mutex(value("wrong")).Unlock()
 		s.sayOK("unlock with a wrong value", ok, err)
+	},
+	"unlocked by its value where a majority has lost it": func(s *stage) {
+		m := s.locked()
+		s.on(deleteKey, 0, 2, 4)
+		ok, err := s.mutex(value(m.Value())).Unlock()
+		s.sayOK("unlock", ok, err)
+		s.sayFree()
+	},
+	"unlocked by its value where a majority is down": func(s *stage) {
+		m := s.locked()
+		s.on((*redlocktest.Node).Stop, 0, 2, 4)
+		ok, err := s.mutex(value(m.Value())).Unlock()
+		s.sayOK("unlock", ok, err)
+		s.sayGone(1, 3)
 	},
 	"a value of one's own": func(s *stage) {
 		m := s.locked(genValue(func() (string, error) { return "mine", nil }))

@@ -6,7 +6,10 @@
 // options, whose types this package, below it, cannot name.
 package foreign
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Ways are how another library goes about a lock. The zero value is ours.
 type Ways struct {
@@ -33,6 +36,10 @@ var (
 	Refused func(error) bool
 	// Unheard reports whether it is that the node was not waited for.
 	Unheard func(error) bool
+	// Discard deletes a key on every node that holds this token: in the
+	// background, and where a node does not answer again and again, up to the
+	// TTL. It does nothing once the *redlock.Locker is closed.
+	Discard func(locker any, name, token string, ttl time.Duration)
 	// Look asks all nodes of a *redlock.Locker what they have under a name. The
 	// channel gets one Sight of each, in the order of their answers, and takes
 	// them all, whether anybody receives or not.
