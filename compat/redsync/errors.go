@@ -17,7 +17,8 @@ var ErrFailed = errors.New("redsync: failed to acquire lock")
 // new end had come when the nodes had answered.
 var ErrExtendFailed = errors.New("redsync: failed to extend lock")
 
-// ErrLockAlreadyExpired is returned by Unlock when the lock had ended before.
+// ErrLockAlreadyExpired is returned by Unlock when the lock had ended before, on
+// the nodes, too.
 var ErrLockAlreadyExpired = errors.New("redsync: failed to unlock, lock was already expired")
 
 // ErrTaken is returned, as a pointer, when others hold the lock on so many nodes

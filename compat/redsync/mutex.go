@@ -176,7 +176,7 @@ func (m *Mutex) Unlock() (bool, error) { return m.UnlockContext(context.Backgrou
 // until then. ctx bounds only the waiting: the lock is deleted even if it has
 // ended.
 //
-// It returns [ErrLockAlreadyExpired] if the lock had ended before, joined with
+// It returns [ErrLockAlreadyExpired] if no quorum had the lock any more, joined with
 // *[RedisError] for each node that failed; what is left of it is deleted all the
 // same. If too few nodes answered it returns those alone; the lock is still
 // deleted where that is possible, on nodes that come back within the expiry, too,
@@ -189,7 +189,13 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 	defer runtime.KeepAlive(m)
 
 	ctx = orBackground(ctx)
-	if k == nil {
+	held := false
+	switch {
+	case k != nil && k.Validity() == 0:
+		// Nobody else can have had the lock if a quorum still has the value:
+		// that of this mutex, or extended by another with the value.
+		held, _ = m.ask(ctx, value)
+	case k == nil:
 		var err error
 		if k, err = m.resume(context.WithoutCancel(ctx), value); err != nil {
 			if errors.Is(err, redlock.ErrLost) || errors.Is(err, redlock.ErrNoQuorum) {
@@ -198,7 +204,11 @@ func (m *Mutex) UnlockContext(ctx context.Context) (bool, error) {
 			return m.unlocked(err)
 		}
 	}
-	return m.unlocked(k.Release(ctx))
+	ok, err := m.unlocked(k.Release(ctx))
+	if held && errors.Is(err, ErrLockAlreadyExpired) {
+		return true, nil
+	}
+	return ok, err
 }
 
 func (m *Mutex) unlocked(err error) (bool, error) {

@@ -257,6 +257,34 @@ func TestUnlockOfALockThatHasEndedSaysSo(t *testing.T) {
 	}
 }
 
+func TestUnlockOfALockThatTheNodesStillHaveIsNotTooLate(t *testing.T) {
+	for name, wait := range map[string]func(t *testing.T, rs *redsync.Redsync, m *redsync.Mutex){
+		"no longer valid": func(*testing.T, *redsync.Redsync, *redsync.Mutex) {},
+		"extended by another mutex": func(t *testing.T, rs *redsync.Redsync, m *redsync.Mutex) {
+			ok, err := rs.NewMutex(job, redsync.WithValue(m.Value()), redsync.WithExpiry(time.Minute)).Extend()
+			require.NoError(t, err)
+			require.True(t, ok)
+			time.Sleep(10 * time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
+				rs := newRedsync(t, c)
+				m := locked(t, rs)
+				wait(t, rs, m)
+				time.Sleep(time.Until(m.Until()))
+				ok, err := m.Valid()
+				require.NoError(t, err)
+				require.False(t, ok)
+				ok, err = m.Unlock()
+				require.NoError(t, err)
+				require.True(t, ok)
+				requireFree(t, c)
+			})
+		})
+	}
+}
+
 func TestUnlockOfAMutexThatWasNeverLockedSendsNothing(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		rs := newRedsync(t, c)

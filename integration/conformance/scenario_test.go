@@ -245,6 +245,22 @@ var alike = map[string]scenario{
 		s.sayOK("unlock", ok, err)
 		s.sayGone(1, 3)
 	},
+	"unlocked when it is no longer valid": func(s *stage) {
+		m := s.locked(expiry(30*time.Second), drift(0.97))
+		time.Sleep(time.Until(m.Until()) + 100*time.Millisecond)
+		ok, err := m.Unlock()
+		s.sayOK("unlock", ok, err)
+		s.sayFree()
+	},
+	"unlocked when another mutex has extended it": func(s *stage) {
+		m := s.locked(expiry(30*time.Second), drift(0.97))
+		other := s.mutex(value(m.Value()))
+		s.sayExtend(other)
+		time.Sleep(time.Until(m.Until()) + 100*time.Millisecond)
+		ok, err := m.Unlock()
+		s.sayOK("unlock", ok, err)
+		s.sayFree()
+	},
 	"a value of one's own": func(s *stage) {
 		m := s.locked(genValue(func() (string, error) { return "mine", nil }))
 		s.say("value", m.Value())
