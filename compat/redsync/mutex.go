@@ -279,9 +279,6 @@ func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
 	k, value := m.lock, m.value
 	m.mu.Unlock()
 	defer runtime.KeepAlive(m)
-	if m.redsync.err != nil {
-		return false, m.redsync.err
-	}
 	if k != nil && k.Validity() == 0 {
 		return false, nil // the nodes may not know yet
 	}
@@ -290,7 +287,11 @@ func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
 
 // ask reads the key on all nodes.
 func (m *Mutex) ask(ctx context.Context, value string) (bool, error) {
-	seen, err := foreign.Look(ctx, m.redsync.core.locker, m.name)
+	locker, err := m.redsync.start()
+	if err != nil {
+		return false, err
+	}
+	seen, err := foreign.Look(ctx, locker, m.name)
 	if err != nil {
 		return false, err
 	}
@@ -341,9 +342,10 @@ func (m *Mutex) discard(value string) {
 
 // begin returns what it takes to begin an operation.
 func (m *Mutex) begin() (*redlock.Locker, []redlock.LockOption, error) {
+	locker, err := m.redsync.start()
 	switch {
-	case m.redsync.err != nil:
-		return nil, nil, m.redsync.err
+	case err != nil:
+		return nil, nil, err
 	case !(m.timeoutFactor > 0): // not NaN either
 		return nil, nil, fmt.Errorf("%w: WithTimeoutFactor(%v): not positive", redlock.ErrConfig, m.timeoutFactor)
 	}
@@ -352,7 +354,7 @@ func (m *Mutex) begin() (*redlock.Locker, []redlock.LockOption, error) {
 	if m.genValueFunc != nil {
 		ways.Token = m.draw
 	}
-	return m.redsync.core.locker, []redlock.LockOption{
+	return locker, []redlock.LockOption{
 		redlock.WithTTL(ttl),
 		redlock.WithDriftFactor(m.driftFactor),
 		redlock.WithMinValidity(m.minValidity(ttl)),

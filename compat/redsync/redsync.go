@@ -16,7 +16,8 @@ import (
 )
 
 // Redsync makes mutexes on a fixed set of nodes. It is safe for concurrent use.
-// Make one and keep it: it holds a connection to each node.
+// Make one and keep it: it holds a connection to each node. The zero value has no
+// nodes, and its mutexes fail with [ErrFailed].
 type Redsync struct {
 	nodes   int
 	core    *core
@@ -83,6 +84,17 @@ func (c *core) close() error {
 		errs = append(errs, node.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// start returns the Locker, or why there is none.
+func (r *Redsync) start() (*redlock.Locker, error) {
+	switch {
+	case r == nil || r.err == nil && r.core == nil: // nobody called New
+		return nil, ErrFailed
+	case r.err != nil:
+		return nil, r.err
+	}
+	return r.core.locker, nil
 }
 
 // Close ends the Redsync, which redsync's has no method for: mutexes that wait,

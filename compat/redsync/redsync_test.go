@@ -62,6 +62,23 @@ func TestANodeThatIsNoNodeIsReportedByEveryOperation(t *testing.T) {
 	}
 }
 
+func TestWithoutNewThereAreNoNodesAndEveryOperationFails(t *testing.T) {
+	for name, m := range map[string]*redsync.Mutex{
+		"mutex of a zero Redsync": new(redsync.Redsync).NewMutex(job, redsync.WithValue("some")),
+		"zero mutex":              new(redsync.Mutex),
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, redsync.ErrFailed, m.Lock())
+			for _, do := range []func() (bool, error){m.Extend, m.Valid, m.Unlock} {
+				ok, err := do()
+				require.ErrorIs(t, err, redsync.ErrFailed)
+				require.False(t, ok)
+			}
+		})
+	}
+	require.NoError(t, new(redsync.Redsync).Close())
+}
+
 func TestAfterCloseEverythingFails(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		rs := newRedsync(t, c)
