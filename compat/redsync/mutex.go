@@ -25,6 +25,8 @@ const (
 	// stretch is for how long Lock calls the delay function in advance: not for
 	// all tries, for some programs say WithTries(math.MaxInt).
 	stretch = time.Minute
+	// lastWords is for how long Valid waits for answers that change nothing.
+	lastWords = 25 * time.Millisecond
 )
 
 // A Mutex is a lock on a quorum of nodes. It is safe for concurrent use, but
@@ -269,9 +271,10 @@ func (m *Mutex) ExtendContext(ctx context.Context) (bool, error) {
 func (m *Mutex) Valid() (bool, error) { return m.ValidContext(context.Background()) }
 
 // ValidContext asks the nodes whether a quorum of them has the lock. It returns
-// *[ErrNodeTaken] and *[RedisError] for those that have not, or *[ErrTaken]; the
-// ones that were not needed for the answer are not waited for. Once the validity
-// is over it returns false without asking.
+// *[ErrNodeTaken] and *[RedisError] for those that have not, together with true
+// if they are a minority, or *[ErrTaken]. For how long it waits for the last of
+// them is said at [WithFailFast]. Once the validity is over it returns false
+// without asking.
 //
 // Deprecated: the answer is old when it comes. Use Until.
 func (m *Mutex) ValidContext(ctx context.Context) (bool, error) {
@@ -295,31 +298,60 @@ func (m *Mutex) ask(ctx context.Context, value string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var taken []int
-	var errs []error
-	granted := 0
-	for out := cap(seen); out > 0 && granted < m.quorum; out-- {
-		var s foreign.Sight
+	c := census{quorum: m.quorum, out: cap(seen), errs: make([]error, cap(seen))}
+	for c.out > 0 && !c.certain() {
 		select {
-		case s = <-seen:
+		case s := <-seen:
+			c.count(s, value)
 		case <-ctx.Done():
-			return false, errors.Join(append(errs, ctx.Err())...)
-		}
-		switch {
-		case s.Err != nil:
-			errs = append(errs, &RedisError{s.Node, s.Err})
-		case s.Token == value && value != "":
-			granted++
-		default:
-			taken = append(taken, s.Node)
-			errs = append(errs, &ErrNodeTaken{s.Node})
+			return false, errors.Join(append(c.errs, ctx.Err())...)
 		}
 	}
-	if len(taken) >= m.quorum {
-		slices.Sort(taken)
-		return false, &ErrTaken{taken}
+	if c.out > 0 && !m.failFast {
+		rest, cancel := context.WithTimeout(ctx, min(lastWords, m.expiry/20))
+		defer cancel()
+		for c.out > 0 && rest.Err() == nil {
+			select {
+			case s := <-seen:
+				c.count(s, value)
+			case <-rest.Done():
+			}
+		}
 	}
-	return granted >= m.quorum, errors.Join(errs...)
+	return c.outcome()
+}
+
+// census counts which nodes have a value.
+type census struct {
+	quorum  int
+	out     int // answers that have not come yet
+	granted int
+	taken   []int
+	errs    []error // by node; nil for those that have it or have not answered
+}
+
+func (c *census) count(s foreign.Sight, value string) {
+	c.out--
+	switch {
+	case s.Err != nil:
+		c.errs[s.Node] = &RedisError{s.Node, s.Err}
+	case s.Token == value && value != "":
+		c.granted++
+	default:
+		c.taken = append(c.taken, s.Node)
+		c.errs[s.Node] = &ErrNodeTaken{s.Node}
+	}
+}
+
+// certain reports whether the answers that are out change nothing.
+func (c *census) certain() bool { return c.granted >= c.quorum || len(c.taken) >= c.quorum }
+
+func (c *census) outcome() (bool, error) {
+	if len(c.taken) >= c.quorum {
+		slices.Sort(c.taken)
+		return false, &ErrTaken{c.taken}
+	}
+	return c.granted >= c.quorum, errors.Join(c.errs...)
 }
 
 // resume returns the lock that is held under a value. That it had to be

@@ -119,6 +119,7 @@ func TestFailFastDoesNotWaitForTheRest(t *testing.T) {
 				for _, do := range []func() error{
 					m.Lock,
 					func() error { _, err := m.Extend(); return err },
+					func() error { _, err := m.Valid(); return err },
 					func() error { _, err := m.Unlock(); return err },
 				} {
 					require.Equal(t, want, timed(func() { require.NoError(t, do()) }))
