@@ -129,6 +129,11 @@ func New(address string, options ...Option) (*Pool, error) {
 // is 1. The redigo pool remains the caller's to
 // close.
 //
+// Its connections must implement [redis.ConnWithTimeout], as those that redigo
+// dials do. A type of your own around one, for tracing for instance, has to pass
+// DoWithTimeout and ReceiveWithTimeout on; without them the node is suspect, for
+// "connection does not support ConnWithTimeout".
+//
 // How such a connection is dialled is not visible here, so options about
 // dialling are refused, and replies are not checked for their size.
 func Wrap(name string, p *redis.Pool, options ...Option) (*Pool, error) {

@@ -141,6 +141,23 @@ func TestAPoolOfAnotherKindWillDo(t *testing.T) {
 	})
 }
 
+// plain hides what a connection of redigo can do beyond a redis.Conn.
+type plain struct{ redigolib.Conn }
+
+func TestAConnectionThatKnowsNoTimeoutsIsSaidToBeTheReason(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		hide := func(p *redigolib.Pool) {
+			dial := p.DialContext
+			p.DialContext = func(ctx context.Context) (redigolib.Conn, error) {
+				conn, err := dial(ctx)
+				return plain{conn}, err
+			}
+		}
+		rs := newRedsyncOn(t, redigoPoolsWith(t, c, c.Dial, hide)...)
+		require.ErrorContains(t, rs.NewMutex(job).TryLock(), "connection does not support ConnWithTimeout")
+	})
+}
+
 func TestContendersInOneProcessExcludeEachOther(t *testing.T) {
 	bubble(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
 		rs := []*redsync.Redsync{newRedsync(t, c), newRedsync(t, c)}

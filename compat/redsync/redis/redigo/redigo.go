@@ -29,6 +29,10 @@ type Pool interface {
 // one more while somebody waits for a lock (unless the pool is a [redis.Pool]
 // with a MaxActive of 1; one that is not a redis.Pool has to allow for two).
 //
+// Its connections must implement [redis.ConnWithTimeout], as those that redigo
+// dials do; a type of your own around one has to pass these methods on. Without
+// them every operation fails and says so, which redsync never asks for.
+//
 // The options, which redsync's function does not take, say how the node is
 // treated: [pool.WithTimeout] and [pool.WithRestartGuard] are the ones to think
 // of. Those about dialling have no place here, for the redigo pool dials; what
