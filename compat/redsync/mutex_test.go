@@ -3,6 +3,9 @@ package redsync_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +37,17 @@ func TestAMutexIsAKeyWithItsNameAndValueOnAllNodes(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, ok)
 		requireFree(t, c)
+	})
+}
+
+func TestTheValueIsRandomLettersAndTheNameOfTheProcess(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		rs := newRedsync(t, c)
+		first := locked(t, rs).Value()
+		require.Regexp(t, fmt.Sprintf(`^[A-Za-z0-9_-]{22}\.\S+:%d$`, os.Getpid()), first)
+		m := rs.NewMutex("another")
+		require.NoError(t, m.Lock())
+		require.NotEqual(t, first[:22], m.Value()[:22])
 	})
 }
 
@@ -83,6 +97,32 @@ func TestLockGoesOnForAsLongAsItsDelays(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheDelayFunctionIsCalledForAMinuteInAdvance(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		rs := newRedsync(t, c)
+		locked(t, rs, redsync.WithExpiry(time.Hour))
+		var mu sync.Mutex
+		var calls []int
+		next := rs.NewMutex(job, redsync.WithTries(150), redsync.WithRetryDelayFunc(func(tries int) time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			calls = append(calls, tries)
+			return time.Second
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		go func() { _ = next.LockContext(ctx) }()
+		for minute := 1; minute <= 2; minute++ {
+			time.Sleep(time.Second)
+			mu.Lock()
+			require.Len(t, calls, 60*minute)
+			require.Equal(t, 60*minute, calls[len(calls)-1])
+			mu.Unlock()
+			time.Sleep(time.Minute - time.Second/2)
+		}
+	})
 }
 
 func TestDelaysShorterThanATryDoNotCutItShort(t *testing.T) {

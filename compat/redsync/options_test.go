@@ -179,11 +179,13 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
 		rs := newRedsync(t, c)
 		for name, option := range map[string]redsync.Option{
-			"no expiry":          redsync.WithExpiry(0),
-			"a negative expiry":  redsync.WithExpiry(-time.Second),
-			"too much drift":     redsync.WithDriftFactor(1),
-			"no time":            redsync.WithTimeoutFactor(0),
-			"no number for time": redsync.WithTimeoutFactor(math.NaN()),
+			"no expiry":           redsync.WithExpiry(0),
+			"a negative expiry":   redsync.WithExpiry(-time.Second),
+			"too short an expiry": redsync.WithExpiry(10*time.Millisecond - 1),
+			"too long an expiry":  redsync.WithExpiry(366*24*time.Hour + time.Millisecond),
+			"too much drift":      redsync.WithDriftFactor(1),
+			"no time":             redsync.WithTimeoutFactor(0),
+			"no number for time":  redsync.WithTimeoutFactor(math.NaN()),
 		} {
 			require.ErrorIs(t, rs.NewMutex(job, option).Lock(), redlock.ErrConfig, name)
 			ok, err := rs.NewMutex(job, option, redsync.WithValue("some")).Extend()
@@ -192,6 +194,12 @@ func TestOptionsThatMakeNoSenseAreRefused(t *testing.T) {
 			ok, err = rs.NewMutex(job, option, redsync.WithValue("some")).Unlock()
 			require.False(t, ok)
 			require.ErrorIs(t, err, redlock.ErrConfig, name)
+		}
+		for name, expiry := range map[string]time.Duration{
+			"shortest": 10 * time.Millisecond, "longest": 366 * 24 * time.Hour,
+		} {
+			// The shortest may be over before the nodes have answered.
+			require.NotErrorIs(t, rs.NewMutex(name, redsync.WithExpiry(expiry)).TryLock(), redlock.ErrConfig, name)
 		}
 		require.ErrorIs(t, rs.NewMutex("").Lock(), redlock.ErrConfig)
 		require.NoError(t, rs.NewMutex(job, redsync.WithTimeoutFactor(math.Inf(1))).Lock())

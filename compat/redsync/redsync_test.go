@@ -158,6 +158,44 @@ func TestAConnectionThatKnowsNoTimeoutsIsSaidToBeTheReason(t *testing.T) {
 	})
 }
 
+func TestOneMutexMayBeUsedByManyGoroutines(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, c *redlocktest.Cluster) {
+		m := newRedsync(t, c).NewMutex(job, redsync.WithTries(1000))
+		var wg sync.WaitGroup
+		inside := 0
+		for i := range 10 {
+			wg.Go(func() {
+				for range 5 {
+					if err := m.Lock(); err != nil {
+						t.Errorf("goroutine %d: %v", i, err)
+						return
+					}
+					inside++ // which the race detector watches
+					if inside != 1 {
+						t.Errorf("%d inside", inside)
+					}
+					if ok, err := m.Extend(); !ok || err != nil {
+						t.Errorf("goroutine %d: extend: %v, %v", i, ok, err)
+					}
+					inside--
+					if ok, err := m.Unlock(); !ok || err != nil {
+						t.Errorf("goroutine %d: unlock: %v, %v", i, ok, err)
+					}
+				}
+			})
+			wg.Go(func() { // whoever only looks
+				for range 5 {
+					_, _ = m.Valid()
+					_, _ = m.Value(), m.Until()
+					time.Sleep(time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		requireFree(t, c)
+	})
+}
+
 func TestContendersInOneProcessExcludeEachOther(t *testing.T) {
 	bubble(t, 5, func(t *testing.T, c *redlocktest.Cluster) {
 		rs := []*redsync.Redsync{newRedsync(t, c), newRedsync(t, c)}
