@@ -28,6 +28,7 @@ type stage struct {
 	*testing.T
 	*redlocktest.Cluster
 	library library
+	with    func(*testing.T, []string) library // makes one on nodes of the scenario's choice
 	seen    []string
 }
 
@@ -128,7 +129,7 @@ func (scenario scenario) require(t *testing.T, want []string, with func(*testing
 func (scenario scenario) play(t *testing.T, with func(*testing.T, []string) library) []string {
 	t.Helper()
 	c := redlocktest.Start(t, 5)
-	s := &stage{T: t, Cluster: c, library: with(t, c.Addrs())}
+	s := &stage{T: t, Cluster: c, library: with(t, c.Addrs()), with: with}
 	scenario(s)
 	return s.seen
 }
@@ -273,29 +274,21 @@ var alike = map[string]scenario{
 			ok, err := m.Unlock()
 			s.sayOK("unlock", ok, err)
 		}
-		ok, err := m.Extend()
-		s.say("extend", ok, err != nil)
+		s.sayExtend(m)
 		s.say("lock again", m.Lock())
 	},
 	"never locked": func(s *stage) {
 		m := s.mutex()
 		ok, err := m.Unlock()
 		s.sayOK("unlock", ok, err)
-		ok, err = m.Valid()
-		s.sayOK("valid", ok, err)
-		ok, err = m.Extend()
-		s.say("extend", ok, err != nil)
+		s.sayValid(m)
 	},
 	"expired": func(s *stage) {
 		m := s.mutex(expiry(300 * time.Millisecond))
 		s.say("lock", m.Lock())
 		time.Sleep(time.Until(m.Until()) + 100*time.Millisecond)
 		s.sayFree()
-		ok, _ := m.Valid()
-		s.say("valid", ok)
-		ok, err := m.Extend()
-		s.say("extend", ok, err != nil)
-		ok, err = m.Unlock()
+		ok, err := m.Unlock()
 		s.sayOK("unlock", ok, err)
 		s.say("another", s.mutex().TryLock())
 	},
@@ -325,8 +318,7 @@ var alike = map[string]scenario{
 		ok, err := m.Extend()
 		s.sayOK("extend", ok, err)
 		s.sayKeys(m)
-		ok, _ = m.Valid()
-		s.say("valid", ok)
+		s.sayValid(m)
 		ok, err = m.Unlock()
 		s.sayOK("unlock", ok, err)
 	},
@@ -342,11 +334,9 @@ var alike = map[string]scenario{
 		s.on((*redlocktest.Node).Stop, 0, 4)
 		m := s.mutex()
 		s.say("lock", m.Lock())
-		s.say("another", words(s.mutex().TryLock()) != "no error")
 		ok, err := m.Extend()
 		s.sayOK("extend", ok, err)
-		ok, _ = m.Valid()
-		s.say("valid", ok)
+		s.sayValid(m)
 		ok, err = m.Unlock()
 		s.sayOK("unlock", ok, err)
 	},
@@ -490,6 +480,104 @@ var apart = map[string]struct {
 	}, `
 		lock: taken: false`, `
 		lock: taken: true`},
+	"held by others, and a minority is down": {func(s *stage) {
+		s.on((*redlocktest.Node).Stop, 0, 4)
+		s.say("lock", s.mutex().Lock())
+		s.say("try", s.mutex().TryLock())
+	}, `
+		lock: no error
+		try: taken`, `
+		lock: no error
+		try: node failed, taken`},
+	"asked and extended when it was never locked": {func(s *stage) {
+		m := s.mutex()
+		s.sayValid(m)
+		s.sayExtend(m)
+	}, `
+		valid: false: taken
+		extend: false: taken`, `
+		valid: false: taken
+		extend: false: extend failed`},
+	"asked and extended when it has expired": {func(s *stage) {
+		m := s.mutex(expiry(300 * time.Millisecond))
+		s.say("lock", m.Lock())
+		time.Sleep(time.Until(m.Until()) + 100*time.Millisecond)
+		s.sayFree()
+		s.sayValid(m)
+		s.sayExtend(m)
+	}, `
+		lock: no error
+		free
+		valid: false: taken
+		extend: false: taken`, `
+		lock: no error
+		free
+		valid: false: no error
+		extend: false: extend failed`},
+	"asked and extended when another mutex has extended it": {func(s *stage) {
+		m := s.locked(expiry(30*time.Second), drift(0.97))
+		s.sayExtend(s.mutex(value(m.Value())))
+		time.Sleep(time.Until(m.Until()) + 100*time.Millisecond)
+		s.sayValid(m)
+		s.sayExtend(m)
+	}, `
+		extend: true: no error
+		valid: true: no error
+		extend: true: no error`, `
+		extend: true: no error
+		valid: false: no error
+		extend: false: extend failed`},
+	"extended with a shorter expiry": {func(s *stage) {
+		m := s.locked()
+		s.sayExtend(s.mutex(value(m.Value()), expiry(3*time.Minute)))
+		s.sayKeys(m)
+	}, `
+		extend: true: no error
+		keys ours for 3m0s ours for 3m0s ours for 3m0s ours for 3m0s ours for 3m0s`, `
+		extend: true: no error
+		keys ours for 10m0s ours for 10m0s ours for 10m0s ours for 10m0s ours for 10m0s`},
+	"unlocked when one node has lost it and two are down": {func(s *stage) {
+		m := s.locked()
+		s.on(deleteKey, 0)
+		s.on((*redlocktest.Node).Stop, 2, 4)
+		ok, err := m.Unlock()
+		s.sayOK("unlock", ok, err)
+	}, `
+		unlock: false: expired, node failed`, `
+		unlock: true: no error`},
+	"extended with a value that nobody holds": {func(s *stage) {
+		s.sayExtend(s.mutex(value("mine"), setNXOnExtend()))
+	}, `
+		extend: true: no error`, `
+		extend: false: taken`},
+	"a long value": {func(s *stage) {
+		m := s.mutex(value(strings.Repeat("x", 257)))
+		for i := range s.Len() {
+			s.Node(i).Set("job", m.Value(), long)
+		}
+		s.sayValid(m)
+		s.sayExtend(m)
+		ok, err := m.Unlock()
+		s.sayOK("unlock", ok, err)
+	}, `
+		valid: true: no error
+		extend: true: no error
+		unlock: true: no error`, `
+		valid: false: node failed
+		extend: false: extend failed
+		unlock: false: another error`},
+	"two pools that lead to one server": {func(s *stage) {
+		addrs := s.Addrs()
+		job := s.with(s.T, []string{addrs[0], addrs[0], addrs[1]})("job", []option{expiry(long)})
+		s.say("lock", job.Lock())
+	}, `
+		lock: no error`, `
+		lock: another error`},
+	"no nodes": {func(s *stage) {
+		s.say("lock", s.with(s.T, nil)("job", nil).Lock())
+	}, `
+		lock: failed`, `
+		lock: another error`},
 	"names without sense": {func(s *stage) {
 		s.say("no name", s.library("", []option{expiry(long)}).Lock())
 		s.say("a reserved name", s.library("redlock:job", []option{expiry(long)}).Lock())
@@ -498,6 +586,11 @@ var apart = map[string]struct {
 		a reserved name: no error`, `
 		no name: another error
 		a reserved name: another error`},
+}
+
+func (s *stage) sayValid(m mutex) {
+	ok, err := m.Valid()
+	s.sayOK("valid", ok, err)
 }
 
 func (s *stage) sayExtend(m mutex) {
