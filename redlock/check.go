@@ -45,8 +45,9 @@ const (
 //	listing      List and Watch have the commands that they need
 //	info, config what could not be looked at, if anything
 //
-// and once for all: "clock", this machine's, and "guard", whether the restart
-// guard is as long as the default TTL.
+// and once for all: "quorum", if too few nodes answer; "clock", this machine's;
+// and "guard", whether the restart guard is as long as the default TTL and
+// minimum hold.
 //
 // Check returns ErrClosed after Close, and the context's error if ctx ended.
 func (l *Locker) Check(ctx context.Context) (*Report, error) {

@@ -170,6 +170,12 @@ func TestCheckTellsANodeThatCannotBeReachedFromTheRest(t *testing.T) {
 		assert.Equal(t, map[string]string{"reach": "error"}, levels(found))
 		assert.Contains(t, found["reach"].Seen, "no answer within the node timeout")
 		assert.Contains(t, levels(checked(t, l, c.Addrs()[2])), "persistence")
+		quorum := checked(t, l, "")["quorum"]
+		assert.Equal(t, redlock.LevelError, quorum.Level)
+		assert.Equal(t, "1 of 3 nodes answer, and it takes 2", quorum.Seen)
+		c.Node(1).Resume()
+		time.Sleep(5 * time.Second)
+		assert.NotContains(t, checked(t, l, ""), "quorum")
 	})
 }
 
@@ -179,9 +185,12 @@ func TestCheckFindsOneServerUnderTwoAddresses(t *testing.T) {
 		c.wrong.Store(true)
 		l := coldLocker(t, c.Cluster, redlock.WithDialer(c.Dial))
 		for this, other := range map[int]int{0: 2, 2: 0} {
-			found := checked(t, l, c.Addrs()[this])["alone"]
-			assert.Equal(t, redlock.LevelError, found.Level)
-			assert.Contains(t, found.Seen, c.Addrs()[other])
+			found := checked(t, l, c.Addrs()[this])
+			assert.Equal(t, redlock.LevelError, found["alone"].Level)
+			assert.Contains(t, found["alone"].Seen, c.Addrs()[other])
+			for _, blameless := range []string{"scripts", "fencing"} {
+				assert.NotContains(t, found, blameless, "the two undo each other's tries, and the user may well do it")
+			}
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/go-redlock/clock"
+	"github.com/redquorum/go-redlock/internal/quorum"
 )
 
 // Thresholds of the checks.
@@ -61,11 +62,27 @@ func (l *Locker) report(all []*examinee) *Report {
 		}
 	}
 	f := &findings{Report: r, examinee: &examinee{}, locker: l}
+	f.quorum(all)
 	if known {
 		f.ownClock(ours)
 	}
 	f.guard(all)
 	return r
+}
+
+// quorum says so when the nodes that answer are too few. That they are enough is
+// no finding: what each of them is fit for is.
+func (f *findings) quorum(all []*examinee) {
+	reached := 0
+	for _, e := range all {
+		if e.err == nil {
+			reached++
+		}
+	}
+	if need := quorum.Size(len(all)); reached < need {
+		f.add(LevelError, "quorum", fmt.Sprintf("%d of %d nodes answer, and it takes %d", reached, len(all), need),
+			"availability: no lock can be acquired, renewed or surely released", "bring nodes back; see what is said of each")
+	}
 }
 
 // medianAhead returns by how much most nodes' wall clocks are ahead of ours.
@@ -280,6 +297,9 @@ func (f *findings) roundTrip() {
 
 func (f *findings) scripts() {
 	switch err := f.examinee.scripts; {
+	case len(f.twins) > 0:
+		// The node was tried by each of its addresses, and these undid each
+		// other's. What is wrong has been said.
 	case f.quarantined():
 		f.add(LevelInfo, "scripts", err.Error(), "nothing, but whether it would grant could not be tried", "try again when the quarantine is over")
 	case err != nil:
@@ -293,7 +313,7 @@ func (f *findings) scripts() {
 
 func (f *findings) fencing() {
 	switch err := f.examinee.fencing; {
-	case f.examinee.scripts != nil:
+	case f.examinee.scripts != nil, len(f.twins) > 0:
 		// Said already.
 	case err != nil:
 		f.add(LevelWarning, "fencing", err.Error(), endsFencing, "allow the keys ~"+counterPrefix+"* to this user")

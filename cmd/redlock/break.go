@@ -54,7 +54,7 @@ the answer was no; and 194 if too few nodes answered.`,
 					return err
 				}
 			} else if status.State == redlock.StateUnknown {
-				return &exitError{exitNoQuorum, fmt.Errorf("break: too few nodes answered to tell who holds %s", plain(name))}
+				return &exitError{exitNoQuorum, fmt.Errorf("break: too few nodes answered to tell who holds %s: %w", plain(name), redlock.ErrNoQuorum)}
 			}
 			return tellBroken(c, status, held)
 		},

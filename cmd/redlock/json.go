@@ -36,10 +36,6 @@ type nodeReport struct {
 // outcome returns the word for an error that ends the program with a status.
 func outcome(err error, status int) string {
 	switch {
-	case status == exitUsage, status == exitRunUsage:
-		return "usage"
-	case status == exitNotFound, status == exitNotExecutable:
-		return "not_executable"
 	case errors.As(err, new(*interruption)):
 		return "interrupted"
 	case errors.Is(err, errRunningOut), errors.Is(err, redlock.ErrLost):
@@ -48,6 +44,11 @@ func outcome(err error, status int) string {
 		return "no_quorum"
 	case errors.Is(err, redlock.ErrTaken), errors.Is(err, context.DeadlineExceeded):
 		return "taken"
+	// Last: --conflict-exit-code can make these the status of what is above.
+	case status == exitUsage, status == exitRunUsage:
+		return "usage"
+	case status == exitNotFound, status == exitNotExecutable:
+		return "not_executable"
 	}
 	return "failed"
 }

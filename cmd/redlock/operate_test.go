@@ -149,6 +149,8 @@ func TestBreakTakesALockFromItsHolderAndFromNobodyElse(t *testing.T) {
 	status, _, errs = program(t.Context(), env, "break", "-y", "job")
 	assert.Equal(t, exitNoQuorum, status)
 	assert.Contains(t, errs, "too few nodes answered to tell who holds job")
+	_, _, errs = program(t.Context(), env, "break", "-y", "--json", "job")
+	assert.Contains(t, errs, `"outcome":"no_quorum"`)
 }
 
 func TestCheckReportsFindingsAndFailsOnErrors(t *testing.T) {

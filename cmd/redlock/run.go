@@ -117,6 +117,8 @@ func newRunner(c *cli.Command, given invocation) (*runner, error) {
 		return r, usage("run: --try does not --wait")
 	case c.IsSet("wait") && c.Duration("wait") <= 0:
 		return r, usage("run: --wait %v: want more than 0; --try makes one attempt", c.Duration("wait"))
+	case ttl <= 0:
+		return r, usage("run: --ttl %v: want more than 0", ttl)
 	case r.grace < 0 || r.grace > ttl/2:
 		return r, usage("run: --grace %v: want 0 to half of --ttl %v, so that there is time to renew before", r.grace, ttl)
 	case longest > 0 && r.grace >= longest:

@@ -123,6 +123,7 @@ func TestRunHasStatusesOfItsOwn(t *testing.T) {
 		{"run job --", 196, `run: no command after "--"`},
 		{"run --nonsense job -- true", 196, "flag provided but not defined: -nonsense"},
 		{"run --ttl never job -- true", 196, "invalid value"},
+		{"run --ttl -5s job -- true", 196, "run: --ttl -5s"},
 		{"run --ttl 1ms job -- true", 196, "WithTTL(1ms)"},
 		{"run --ttl 10s --grace 6s job -- true", 196, "--grace 6s: want 0 to half of --ttl 10s"},
 		{"run --max-hold 1s --grace 2s job -- true", 196, "--grace 2s: want less than --max-hold 1s"},
@@ -362,6 +363,14 @@ func TestRunDescribesItsFailuresInJSON(t *testing.T) {
 	for i, n := range got.Error.Nodes {
 		assert.Equal(t, cluster.Node(i).Addr(), n.Node)
 	}
+
+	// The word does not depend on the status that was asked for.
+	for _, conflict := range []string{"2", "126", "127", "196"} {
+		_, _, stderr := output(t, cluster, "--json", "run", "--try", "-E", conflict, "taken", "--", "true")
+		assert.Contains(t, stderr, `"outcome":"taken"`)
+	}
+	_, _, stderr = output(t, cluster, "--json", "run", "--nonsense", "taken", "--", "true")
+	assert.Contains(t, stderr, `"outcome":"usage"`)
 }
 
 func TestVerboseRunLogsAndKeepsTheTokenToItself(t *testing.T) {

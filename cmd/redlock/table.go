@@ -37,8 +37,10 @@ func (t *table) take(n redlock.Notice) {
 		if t.held == nil {
 			t.held = make(map[string]redlock.Notice)
 		}
-		// A renewal does not mend what was told before.
-		if before, known := t.held[n.Name]; known && n.Kind == redlock.NoticeRenewed && before.Owner == n.Owner {
+		// A renewal says that votes are in order again, and not that the lock has
+		// not been held for too long.
+		before, known := t.held[n.Name]
+		if known && n.Kind == redlock.NoticeRenewed && before.Kind == redlock.NoticeStuck && before.Owner == n.Owner {
 			n.Kind = before.Kind
 			t.held[n.Name] = n
 			return

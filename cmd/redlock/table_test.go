@@ -48,6 +48,16 @@ stuck                5s       25s  db1:17                    b
 	assert.NotContains(t, strings.Split(drawn(tb, 0), "\n")[3], "stuck", "the next holder is not")
 }
 
+func TestALockWhoseVotesAreInOrderAgainIsShownSo(t *testing.T) {
+	tb := &table{}
+	for _, kind := range []redlock.NoticeKind{redlock.NoticeLostMajority, redlock.NoticeSplit} {
+		tb.take(notice(kind, "a"))
+		assert.True(t, strings.HasPrefix(strings.Split(drawn(tb, 0), "\n")[2], kind.String()))
+		tb.take(notice(redlock.NoticeRenewed, "a"))
+		assert.True(t, strings.HasPrefix(strings.Split(drawn(tb, 0), "\n")[2], "   "), "%s", drawn(tb, 0))
+	}
+}
+
 func TestTheTableTellsThatNothingIsKnown(t *testing.T) {
 	tb := &table{}
 	tb.take(redlock.Notice{Kind: redlock.NoticeBlind, At: noon, Err: errors.New("no quorum")})
