@@ -368,3 +368,42 @@ func TestARefusedAttemptRaisesNoCounter(t *testing.T) {
 		require.Equal(t, map[string]int{fmt.Sprint(k.FencingToken()): 3}, c.Holders(fenceOf+job))
 	})
 }
+
+// What holds when counters are lost, and no more than that.
+func TestNumbersGoOnFromTheClocksWhereCountersAreLost(t *testing.T) {
+	const passes = time.Minute
+	for name, test := range map[string]struct {
+		forget []int
+		behind time.Duration // the second client's clock
+		grows  bool
+	}{
+		"by all, clocks closer than the time that passed":              {upTo(5), passes / 2, true},
+		"by all, clocks further apart":                                 {upTo(5), 2 * passes, false},
+		"by a majority, clocks closer than the time that passed":       {upTo(3), passes / 2, true},
+		"by a majority, clocks further apart":                          {upTo(3), 2 * passes, false},
+		"by a minority, clocks further apart: a quorum keeps the rest": {upTo(2), time.Hour, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(parallel(t), func(t *testing.T) {
+				c := newCluster(t, 5)
+				late := newBentClock()
+				late.set(-test.behind)
+				first, second := newLocker(t, c), newLocker(t, c, redlock.WithClock(late))
+				k := acquired(t, first, job, redlock.WithFencing(true))
+				require.NoError(t, k.Release(t.Context()))
+				synctest.Wait()
+				for _, node := range test.forget {
+					require.NoError(t, c.Node(node).RestartEmpty())
+				}
+				// Of a majority's loss the rest may tell nothing.
+				if quorum := 3; len(test.forget) >= quorum {
+					each(c, upTo(5)[len(test.forget):], (*redlocktest.Node).Stop)
+				}
+				time.Sleep(passes)
+				warm(t, second)
+				next := acquired(t, second, job, redlock.WithFencing(true))
+				require.Equal(t, test.grows, next.FencingToken() > k.FencingToken())
+			})
+		})
+	}
+}
