@@ -18,8 +18,8 @@ func notice(kind redlock.NoticeKind, name string) redlock.Notice {
 	return redlock.Notice{Kind: kind, At: noon, Name: name, Owner: "db1:17", TTL: 30 * time.Second}
 }
 
-func drawn(t *table, after time.Duration) string {
-	return strings.Join(t.draw(noon.Add(after), 80, 24), "\n")
+func drawn(t *table) string {
+	return strings.Join(t.draw(noon, 80, 24), "\n")
 }
 
 func TestTheTableHasTheLocksThatAreHeldAndTheNews(t *testing.T) {
@@ -45,25 +45,25 @@ stuck                5s       25s  db1:17                    b
 	next := notice(redlock.NoticeAcquired, "b")
 	next.Owner = "db2:17"
 	tb.take(next)
-	assert.NotContains(t, strings.Split(drawn(tb, 0), "\n")[3], "stuck", "the next holder is not")
+	assert.NotContains(t, strings.Split(drawn(tb), "\n")[3], "stuck", "the next holder is not")
 }
 
 func TestALockWhoseVotesAreInOrderAgainIsShownSo(t *testing.T) {
 	tb := &table{}
 	for _, kind := range []redlock.NoticeKind{redlock.NoticeLostMajority, redlock.NoticeSplit} {
 		tb.take(notice(kind, "a"))
-		assert.True(t, strings.HasPrefix(strings.Split(drawn(tb, 0), "\n")[2], kind.String()))
+		assert.True(t, strings.HasPrefix(strings.Split(drawn(tb), "\n")[2], kind.String()))
 		tb.take(notice(redlock.NoticeRenewed, "a"))
-		assert.True(t, strings.HasPrefix(strings.Split(drawn(tb, 0), "\n")[2], "   "), "%s", drawn(tb, 0))
+		assert.True(t, strings.HasPrefix(strings.Split(drawn(tb), "\n")[2], "   "), "%s", drawn(tb))
 	}
 }
 
 func TestTheTableTellsThatNothingIsKnown(t *testing.T) {
 	tb := &table{}
 	tb.take(redlock.Notice{Kind: redlock.NoticeBlind, At: noon, Err: errors.New("no quorum")})
-	assert.Contains(t, drawn(tb, 0), "BLIND: no quorum")
+	assert.Contains(t, drawn(tb), "BLIND: no quorum")
 	tb.take(redlock.Notice{Kind: redlock.NoticeSighted, At: noon})
-	assert.True(t, strings.HasPrefix(drawn(tb, 0), "0 locks held"))
+	assert.True(t, strings.HasPrefix(drawn(tb), "0 locks held"))
 }
 
 func TestTheTableFitsTheTerminal(t *testing.T) {
