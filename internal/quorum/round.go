@@ -13,9 +13,9 @@ type Ballot[R any] struct {
 	Err   error // why the node did not grant
 }
 
-// Round collects the votes of one question to all nodes.
+// Round collects the votes of all nodes on one question.
 //
-// It neither asks nor times out: whoever asks the nodes sees to it that
+// It neither asks nor times out: the caller asks the nodes, and sees to it that
 // [Round.Cast] is called exactly once for each, sooner or later. The exported
 // fields are set before the first vote can arrive.
 type Round[R any] struct {

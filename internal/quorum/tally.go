@@ -1,5 +1,6 @@
-// Package quorum asks N nodes one question, counts their votes and decides as
-// early as the outcome is certain. It knows neither Redis nor locks.
+// Package quorum counts the votes of N nodes on one question, and decides as
+// soon as the outcome is certain. It does not ask them: that is the caller's
+// part. It knows neither Redis nor locks.
 //
 // The count itself, [Tally] with [Early] and [Certain], is pure: numbers in, a
 // verdict out. [Round] adds the concurrency around it.
