@@ -18,8 +18,9 @@ import "time"
 type Clock interface {
 	// Elapsed returns the time that has passed.
 	Elapsed() time.Duration
-	// Now returns the wall clock. It only makes fencing numbers start high
-	// where their counters are new; no safety rests on it.
+	// Now returns the wall clock: for fencing numbers where counters are new, for
+	// the time in a notice, and to compare the nodes' clocks. No safety rests on
+	// it.
 	Now() time.Time
 }
 
@@ -37,5 +38,3 @@ type monotonic struct{ origin time.Time }
 func (m monotonic) Elapsed() time.Duration { return time.Since(m.origin) }
 
 func (monotonic) Now() time.Time { return time.Now() }
-
-func (system) Now() time.Time { return time.Now() }

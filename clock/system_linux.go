@@ -24,3 +24,5 @@ func (system) Elapsed() time.Duration {
 	}
 	return time.Duration(now.Nano())
 }
+
+func (system) Now() time.Time { return time.Now() }

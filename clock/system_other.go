@@ -9,3 +9,5 @@ var process = monotonic{origin: time.Now()}
 type system struct{}
 
 func (system) Elapsed() time.Duration { return process.Elapsed() }
+
+func (system) Now() time.Time { return time.Now() }
