@@ -4,7 +4,7 @@
 // A lease ends on the servers whether or not this machine was awake to see it.
 // Go's monotonic clock stops while a Linux machine is suspended, so a lock
 // measured by it would still look valid on resume. [System] therefore reads
-// CLOCK_BOOTTIME on Linux, which goes on counting. No wall clock takes part:
+// CLOCK_BOOTTIME on Linux, which keeps counting. No wall clock takes part:
 // setting the time, by hand or by NTP, changes nothing here.
 package clock
 

@@ -42,7 +42,7 @@ func randomFactor() float64 {
 	case 1:
 		return math.Nextafter(1, 0)
 	case 2:
-		return math.Exp(-30 * rand.Float64()) // tiny ones, too
+		return math.Exp(-30 * rand.Float64()) // tiny ones as well
 	}
 	return rand.Float64()
 }
@@ -127,7 +127,7 @@ func TestDriftGrowsWithTheTTLAndWithTheFactor(t *testing.T) {
 	}
 }
 
-// Deadline grows with the TTL, too: who asks for more never gets less. Steps are
+// Deadline grows with the TTL as well: who asks for more never gets less. Steps are
 // of a millisecond, as on the wire; a factor so near to 1 that a millisecond
 // adds less than what goes astray is left out.
 func TestALongerTTLNeverMeansAnEarlierDeadline(t *testing.T) {

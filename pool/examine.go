@@ -53,7 +53,7 @@ func (p *Pool) Examine(ctx context.Context, channel, follow string) (*Examinatio
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*connectTimeouts*p.timeout)
 	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)() //nolint:contextcheck // Close ends it, too
+	defer context.AfterFunc(p.ctx, cancel)() //nolint:contextcheck // Close ends it as well
 	l, err := p.dialUntil(ctx)
 	if err != nil {
 		return nil, p.dialError(ctx, err)
@@ -81,8 +81,8 @@ func (p *Pool) Examine(ctx context.Context, channel, follow string) (*Examinatio
 	return &e.Examination, nil
 }
 
-// occupy makes Close wait for its caller, who must call wg.Done. It returns false if
-// the pool is closed.
+// occupy makes Close wait for its caller, who must call wg.Done. It returns
+// false if the pool is closed.
 func (p *Pool) occupy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

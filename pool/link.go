@@ -45,7 +45,7 @@ type link struct {
 
 	// What was in flight when the link ended, and its result: set with Pool.mu
 	// held, by whoever ended it. The reader may be delivering an older result
-	// at that moment; then the rest is the reader's to deliver, too.
+	// at that moment; then the rest is the reader's to deliver as well.
 	left    []*Call
 	failure Result
 	turn    atomic.Uint32
@@ -55,7 +55,8 @@ type link struct {
 	args  []any
 }
 
-// The turns.
+// The turn decides who delivers what is left when a link has ended: whoever
+// ended it or, if the reader is delivering a result, the reader.
 const (
 	nobodys  uint32 = iota
 	readers         // the reader delivers a result

@@ -8,7 +8,8 @@ import (
 // ChangeKind says what has become of a node.
 type ChangeKind uint8
 
-// The kinds.
+// Sick and Well take turns, whichever comes first. Quarantined comes with a
+// connection.
 const (
 	Sick        ChangeKind = iota // calls fail at once from now on
 	Well                          // connected, for the first time or after it was sick
@@ -58,8 +59,8 @@ func (p *Pool) noteLocked(cause error) {
 	c.queue = append(c.queue, Change{Kind: kind, Err: cause})
 }
 
-// report tells the monitor of changes. Whoever finds nobody telling tells, so that
-// the order is kept without holding a mutex.
+// report tells the monitor of changes. Whoever finds nobody telling tells, so
+// that the order is kept without holding a mutex.
 func (p *Pool) report() {
 	if p.monitor == nil {
 		return
@@ -80,7 +81,7 @@ func (p *Pool) report() {
 }
 
 // tellUnlocked lets go of the mutex for as long as the monitor runs, and takes
-// it again also if that panics.
+// it again even if that panics.
 func (p *Pool) tellUnlocked(c Change) {
 	p.mu.Unlock()
 	defer p.mu.Lock()

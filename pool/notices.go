@@ -27,9 +27,8 @@ const (
 var errOneConnection = errors.New("the redigo pool has one connection only, which is for the calls")
 
 // Listener hears what is published on a channel, or on all channels that match
-// a pattern, of one node. Its methods are
-// called by a goroutine of the pool, must not block, and must not call the
-// pool.
+// a pattern, of one node. Its methods are called by a goroutine of the pool,
+// must not block, and must not call the pool.
 //
 // Pub/sub loses messages and anybody may publish: what is heard is a hint.
 type Listener interface {

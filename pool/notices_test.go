@@ -495,7 +495,7 @@ func TestNothingGrowsWithTheNumberOfListeners(t *testing.T) {
 		quiet()
 		topics, unconfirmed := r.Topics()
 		require.Equal(t, []int{1, 0}, []int{topics, unconfirmed})
-		require.LessOrEqual(t, runtime.NumGoroutine(), before+100) // other tests have some, too
+		require.LessOrEqual(t, runtime.NumGoroutine(), before+100) // other tests have some as well
 		require.Equal(t, 1, n.Connections())
 		publish("stays")
 		require.Equal(t, 1, stays.messages())

@@ -1,7 +1,7 @@
 // Package pool speaks to one node: its address, its redigo pool, one pipelined
 // connection on it, and its health.
 //
-// Callers hand a [Call] to [Pool.Start] and go on; the answer comes to the
+// Callers hand a [Call] to [Pool.Start] and continue; the answer comes to the
 // call's [Receiver]. Calls share one connection, which keeps them in order: a
 // release that was started after an acquire cannot overtake it. Whoever finds
 // nobody writing writes what has queued up, in one system call; one goroutine
@@ -14,6 +14,10 @@
 //
 // When a connection breaks, each call on it learns whether it was [Never] sent
 // or whether its outcome is unknown ([Maybe]).
+//
+// Programs need [New], [Wrap], the options, [Pool.Stat] and [Pool.Close], and
+// the errors, which are causes of those of package redlock. The rest is for
+// that package, and can change without notice.
 package pool
 
 import (
@@ -85,7 +89,8 @@ type Pool struct {
 // State is what the pool thinks of its node.
 type State uint8
 
-// The states.
+// A pool begins as Idle and ends as Closed; in between its state follows the
+// connection.
 const (
 	Idle       State = iota // never used, or an idle connection was given back
 	Connecting              // calls wait for the connection
@@ -126,8 +131,7 @@ func New(address string, options ...Option) (*Pool, error) {
 // there have been none for a while, so that the pool's TestOnBorrow and
 // IdleTimeout stay in force. While somebody listens ([Pool.Listen]) there is
 // one more, and another while somebody follows ([Pool.Follow]), unless MaxActive
-// is 1. The redigo pool remains the caller's to
-// close.
+// is 1. The redigo pool remains the caller's to close.
 //
 // Its connections must implement [redis.ConnWithTimeout], as those that redigo
 // dials do. A type of your own around one, for tracing for instance, has to pass
@@ -276,7 +280,8 @@ func (p *Pool) admitLocked(c *Call) error {
 // answered get [ErrClosed]. It is idempotent.
 //
 // With [Wrap] it may take as long as a node may take to answer, two seconds
-// more if somebody listens ([Pool.Listen]), and as long as a Dial or TestOnBorrow of the redigo pool takes that knows no context.
+// more if somebody listens ([Pool.Listen]), and as long as a Dial or
+// TestOnBorrow of the redigo pool takes that knows no context.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	if p.state == Closed {
@@ -379,7 +384,7 @@ func (p *Pool) bark() {
 		p.repair(r)
 	default:
 		// The connection is not there in time. The goroutine that tries to
-		// make it goes on, as the probe.
+		// make it continues, as the probe.
 		never := p.suspectLocked(errConnectTimeout)
 		p.mu.Unlock()
 		p.report()

@@ -94,7 +94,7 @@ func (w *wire) SetReadDeadline(t time.Time) error {
 }
 
 // abort cuts the connection at once. On TCP it discards what has not been
-// sent yet instead of letting the kernel go on trying: the fewer old commands
+// sent yet instead of letting the kernel keep trying: the fewer old commands
 // reach a node later, the better.
 func (w *wire) abort() {
 	if w.cut.Swap(true) {

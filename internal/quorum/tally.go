@@ -13,9 +13,9 @@ func Size(n int) int { return n/2 + 1 }
 // Vote is what one node has said.
 type Vote uint8
 
-// The votes. Failed and Unknown differ in what may have happened on the node:
-// after Failed the caller knows that its question came back or never left;
-// after Unknown the node may still act on it.
+// Failed and Unknown differ in what may have happened on the node: after Failed
+// the caller knows that its question came back or never left; after Unknown the
+// node may still act on it.
 const (
 	Pending Vote = iota // nothing yet
 	Granted
@@ -27,8 +27,8 @@ const (
 // Verdict is what the votes amount to.
 type Verdict uint8
 
-// The verdicts. Undecided turns into one of the others once, and that one is
-// final: no later vote changes it.
+// Undecided turns into one of the others once, and that one is final: no later
+// vote changes it.
 const (
 	Undecided Verdict = iota
 	Won

@@ -46,7 +46,7 @@ func tallies() iter.Seq[quorum.Tally] {
 }
 
 // completions yields every tally that t can still become when nobody is out any
-// more; with partial, those on the way there, too.
+// more; with partial, those on the way there as well.
 func completions(t quorum.Tally, partial bool) iter.Seq[quorum.Tally] {
 	out := t.Nodes - t.Granted - t.Refused - t.Failed - t.Unknown
 	return func(yield func(quorum.Tally) bool) {
