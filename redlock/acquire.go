@@ -31,27 +31,47 @@ func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, e
 		return nil, err
 	}
 	k := l.newLock(t, token)
-	p := l.newAcquisition(k, k.acquisition(l.fencing(k), how))
+	p := k.newAcquisition(k.acquireCall(how))
 
-	verdict := p.canvass(ctx, how)
-	k.hold(p.began)
-	if t.ways.Thorough && (verdict == quorum.Won || !how.leads) { // or only one node was asked
-		p.hearOut(ctx, k.thoroughness())
-	}
-	failed := p.failure(ctx, verdict)
-	if failed == nil && t.fencing {
-		failed = k.fence(ctx, p)
-	}
-	if failed == nil {
-		failed = usable(ctx, k, &p.poll)
-	}
+	p.begin()                       // 1
+	verdict := p.canvass(ctx, how)  // 2
+	k.hold(p.began)                 // the deadline that 4 goes by
+	failed := p.judge(ctx, verdict) // 3 and 4
 	p.told(failed)
 	if failed == nil {
 		k.keep()
 		return k, nil
 	}
-	l.rollback(&k.claim, verdict != quorum.Lost) //nolint:contextcheck // what ctx cancelled must be undone
+	l.rollback(&k.claim, verdict != quorum.Lost) //nolint:contextcheck // 5: what ctx cancelled must be undone
 	return nil, failed
+}
+
+// judge returns why the lock is not ours, or nil. What validity is left comes
+// last: settling the fencing number takes some of it.
+func (p *acquisition) judge(ctx context.Context, verdict quorum.Verdict) *QuorumError {
+	failed := p.failure(ctx, verdict)
+	if failed == nil && p.lock.config.fencing {
+		failed = p.lock.fence(ctx, p)
+	}
+	if failed == nil {
+		failed = usable(ctx, p.lock, &p.poll)
+	}
+	return failed
+}
+
+// acquireCall returns the command of an attempt. A token that somebody else has
+// chosen may be somebody else's, too, and must not be granted what they hold.
+func (k *Lock) acquireCall(how approach) *scripts.Call {
+	acquire := scripts.Acquire
+	if k.config.ways.Token != nil {
+		acquire = scripts.AcquireNew
+	}
+	call := acquire(k.keys, k.token, k.ttl, k.locker.fencing(k))
+	// A refusal by the plain SET is followed by the script: there must be time.
+	if !how.repeats && k.useful() >= 2*k.locker.timeout {
+		call.PlainFirst()
+	}
+	return call
 }
 
 // approach is the order in which an attempt asks the nodes. It has no part in
@@ -77,6 +97,7 @@ var together = approach{}
 // acquisition is the poll of an attempt.
 type acquisition struct {
 	poll[scripts.Acquired]
+	lock   *Lock
 	useful time.Duration // an outcome later than this is too late
 	again  bool          // the keys are ours: a node that was not asked may hold them
 	first  int           // the node to begin with
@@ -90,8 +111,9 @@ type acquisition struct {
 	parted   atomic.Bool   // split is closed
 }
 
-func (l *Locker) newAcquisition(k *Lock, script *scripts.Call) *acquisition {
-	p := &acquisition{useful: k.useful(), lead: -1, split: make(chan struct{}), poll: poll[scripts.Acquired]{
+func (k *Lock) newAcquisition(script *scripts.Call) *acquisition {
+	l := k.locker
+	p := &acquisition{lock: k, useful: k.useful(), lead: -1, split: make(chan struct{}), poll: poll[scripts.Acquired]{
 		locker: l,
 		op:     "acquire",
 		names:  k.names,
@@ -143,20 +165,31 @@ func (p *acquisition) signal(node int, vote quorum.Vote) {
 
 // canvass asks the nodes and returns the verdict.
 func (p *acquisition) canvass(ctx context.Context, how approach) quorum.Verdict {
-	if !how.leads {
-		p.sendFrom(p.first)
-		return p.wait(ctx)
+	if how.leads {
+		if verdict, over := p.askLeading(ctx, how); over {
+			return verdict
+		}
+	} else {
+		p.askFrom(p.first)
 	}
+	verdict := p.wait(ctx)
+	if p.lock.config.ways.Thorough {
+		p.hearOut(ctx, p.lock.thoroughness())
+	}
+	return verdict
+}
+
+// askLeading asks the leading node and, unless that is enough, the others.
+func (p *acquisition) askLeading(ctx context.Context, how approach) (verdict quorum.Verdict, over bool) {
 	p.lead, p.led = how.lead, make(chan struct{})
-	p.begin()
 	p.ask(p.lead, p.began)
 	voted := p.locker.await(ctx, p.led, how.patience)
 	if voted && p.leadVote == quorum.Refused || ctx.Err() != nil || p.locker.isClosed() {
 		p.claim.clean.Or(^bit(p.lead)) // nobody else was asked
 		if voted {
-			return quorum.Lost
+			return quorum.Lost, true
 		}
-		return quorum.Undecided
+		return quorum.Undecided, true
 	}
 	// The lease is reckoned from the beginning, but the nodes that have not been
 	// asked yet are not to blame for the time that this one took.
@@ -166,13 +199,13 @@ func (p *acquisition) canvass(ctx context.Context, how approach) quorum.Verdict 
 			p.ask(node, now)
 		}
 	}
-	return p.wait(ctx)
+	return quorum.Undecided, false
 }
 
 // wait returns the verdict, or Undecided if waiting for the rest of the votes
 // is pointless: because the TTL is so short that the lease is over before the
 // node timeout, or because others have taken votes and the nodes that might
-// still make up for it are much later than they use to be.
+// still make up for it are much later than usual.
 func (p *acquisition) wait(ctx context.Context) quorum.Verdict {
 	if useful := p.useful; useful < p.locker.timeout {
 		var cancel context.CancelFunc

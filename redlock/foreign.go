@@ -75,34 +75,6 @@ func (s sights) Deliver(node int, result pool.Result) {
 // Wanted is for calls that grant; a look does not.
 func (s sights) Wanted() bool { return true }
 
-// drawToken returns the token of an attempt: a new one, or the one that a
-// compat package wants.
-func (l *Locker) drawToken(t *target) (string, error) {
-	if t.ways.Token == nil {
-		return newToken(l.owner), nil
-	}
-	token, err := t.ways.Token()
-	if err != nil {
-		return "", err
-	}
-	return token, checkToken(token)
-}
-
-// acquisition returns the command of an attempt. A token that somebody else has
-// chosen may be somebody else's, too, and must not be granted what they hold.
-func (k *Lock) acquisition(fencing scripts.Fencing, how approach) *scripts.Call {
-	acquire := scripts.Acquire
-	if k.config.ways.Token != nil {
-		acquire = scripts.AcquireNew
-	}
-	call := acquire(k.keys, k.token, k.ttl, fencing)
-	// A refusal by the plain SET is followed by the script: there must be time.
-	if !how.repeats && k.useful() >= 2*k.locker.timeout {
-		call.PlainFirst()
-	}
-	return call
-}
-
 // thoroughness is how long to wait for votes that change nothing: short beside
-// the TTL, too.
+// the TTL as well.
 func (k *Lock) thoroughness() time.Duration { return min(lastWords, k.ttl/20) }

@@ -56,10 +56,12 @@ type poll[R any] struct {
 }
 
 // send asks all nodes at once. It does not wait for any of them.
-func (p *poll[R]) send() { p.sendFrom(0) }
-
-func (p *poll[R]) sendFrom(first int) {
+func (p *poll[R]) send() {
 	p.begin()
+	p.askFrom(0)
+}
+
+func (p *poll[R]) askFrom(first int) {
 	for i := range p.calls {
 		p.ask((first+i)%len(p.calls), p.began)
 	}

@@ -77,8 +77,7 @@ func (k *Lock) proved(ctx context.Context, r *renewal) error {
 	var failed *QuorumError
 	if k.config.fencing {
 		failed = k.numberAgain(ctx)
-	}
-	if failed == nil {
+	} else {
 		failed = usable(ctx, k, &r.poll)
 	}
 	if failed == nil {
@@ -90,13 +89,11 @@ func (k *Lock) proved(ctx context.Context, r *renewal) error {
 // numberAgain draws a fencing number for a lock that is held: the keys grant
 // their token to itself, and raise the counters.
 func (k *Lock) numberAgain(ctx context.Context) *QuorumError {
-	p := k.locker.newAcquisition(k, scripts.AcquireAgain(k.keys, k.token, k.ttl, k.locker.fencing(k)))
+	p := k.newAcquisition(scripts.AcquireAgain(k.keys, k.token, k.ttl, k.locker.fencing(k)))
 	p.again = true
+	p.begin()
 	verdict := p.canvass(ctx, together)
-	failed := p.failure(ctx, verdict)
-	if failed == nil {
-		failed = k.fence(ctx, p)
-	}
+	failed := p.judge(ctx, verdict)
 	if failed != nil && failed.outcome == ErrTaken { //nolint:errorlint // it is one of ours
 		failed.outcome, failed.detail = ErrLost, "the keys were gone or taken"
 	}

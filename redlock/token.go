@@ -76,3 +76,16 @@ func defaultOwner() string {
 	}
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
+
+// drawToken returns the token of an attempt: a new one, or the one that a
+// compat package wants.
+func (l *Locker) drawToken(t *target) (string, error) {
+	if t.ways.Token == nil {
+		return newToken(l.owner), nil
+	}
+	token, err := t.ways.Token()
+	if err != nil {
+		return "", err
+	}
+	return token, checkToken(token)
+}
