@@ -21,8 +21,8 @@ type Examination struct {
 	// Info has the fields of INFO; InfoErr is why it is nil.
 	Info    map[string]string
 	InfoErr error
-	// Config has the settings in [ExaminedConfig]; ConfigErr is why some are
-	// missing.
+	// Config has the settings appendfsync and min-replicas-to-write; ConfigErr is
+	// why some are missing.
 	Config    map[string]string
 	ConfigErr error
 	// Why this user may not do these; nil if they may.
@@ -33,10 +33,10 @@ type Examination struct {
 	Guard, Quarantine time.Duration
 }
 
-// ExaminedConfig are the settings that [Pool.Examine] asks for. Each is asked
+// examinedConfig are the settings that [Pool.Examine] asks for. Each is asked
 // for by itself: old servers take one at a time, and asking for all would show
 // passwords.
-var ExaminedConfig = []string{"appendonly", "appendfsync", "save", "min-replicas-to-write"}
+var examinedConfig = [...]string{"appendfsync", "min-replicas-to-write"}
 
 // Examine asks the node on a connection of its own, which is closed afterwards,
 // so that no call is delayed and what is asked shows that one more connection
@@ -158,7 +158,7 @@ func (e *examiner) read() {
 		}
 	}
 	e.Config = make(map[string]string)
-	for _, name := range ExaminedConfig {
+	for _, name := range examinedConfig {
 		pair, err := redis.Strings(e.ask("CONFIG", "GET", name))
 		switch {
 		case err != nil:

@@ -35,7 +35,7 @@ func TestExamineTellsWhatANodeSays(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, 10*time.Millisecond, e.RoundTrip)
 		assert.Equal(t, "master", e.Info["role"])
-		assert.Equal(t, "no", e.Config["appendonly"])
+		assert.Equal(t, map[string]string{"appendfsync": "everysec", "min-replicas-to-write": "0"}, e.Config)
 		assert.Equal(t, time.Hour, e.Guard)
 		require.ErrorContains(t, e.Publish, "NOPERM")
 		assert.LessOrEqual(t, e.Ahead.Abs(), 10*time.Millisecond)
