@@ -28,7 +28,8 @@
 // and not at all if that is below the minimum validity. A failed attempt is
 // undone on every node that may have granted it. Renewing and releasing
 // compare the token and act in one step on the node. The wire format is the
-// page's own, so other libraries that follow it exclude and are excluded.
+// page's own, so locks of ours and of other libraries that follow the page
+// exclude each other.
 //
 // # What it assumes
 //
@@ -49,10 +50,10 @@
 //
 //  1. Work under a lock stops when the lock is lost: watch [Lock.Context] or
 //     [Lock.Done], or ask [Lock.Validity] before each step.
-//  2. Nothing but such a look tells a process that was paused. Where a late
-//     write would do harm, use [WithFencing] and let the resource refuse old
+//  2. A process that was paused finds out only by looking. Where a late write
+//     would do harm, use [WithFencing] and let the resource refuse old
 //     numbers.
-//  3. Release what was acquired, and Close what was made.
+//  3. Release every lock, and Close every Locker.
 //
 // # What it does not do
 //

@@ -59,8 +59,8 @@ func (k *Lock) Name() string { return k.names[0] }
 // Names returns all names of the lock, sorted.
 func (k *Lock) Names() []string { return append([]string(nil), k.names...) }
 
-// Token returns the value that the keys hold. Who knows it can release the
-// lock: treat it as a secret.
+// Token returns the value that the keys hold. Anyone who knows it can release
+// the lock: treat it as a secret.
 func (k *Lock) Token() string { return k.token }
 
 // Owner returns the label that the token carries.
@@ -89,8 +89,8 @@ func (k *Lock) Err() error {
 	return err
 }
 
-// Done returns a channel that is closed when the lock is released or lost, at
-// the latest at its deadline, also if no node answers.
+// Done returns a channel that is closed when the lock is released or lost: at
+// its deadline at the latest, even if no node answers.
 func (k *Lock) Done() <-chan struct{} {
 	k.mu.Lock()
 	end := k.expireLocked()

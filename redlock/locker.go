@@ -53,9 +53,10 @@ type Locker struct {
 // ([pool.ParseAddress] has the details). A single node makes a careful
 // single-master lock; 3 or 5 survive the loss of 1 or 2.
 //
-// It does not connect: nodes are dialled when first needed and may all be down
-// now. That two addresses lead to one server shows when both are connected;
-// then nothing is acquired any more, and ErrConfig names the two.
+// It does not connect: nodes are dialled on first use, so all may be down when
+// New is called. Two addresses of one server are detected once both are
+// connected; from then on every acquisition fails with ErrConfig, which names
+// the two.
 //
 // New returns ErrConfig if an option or an address makes no sense. Call
 // [Locker.Close] when done.

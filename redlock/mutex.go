@@ -13,7 +13,7 @@ import (
 //
 //   - Lock waits for as long as it takes, through outages too: a program hangs
 //     for as long as a majority of nodes is down.
-//   - It panics where waiting is no use: when the Locker has been closed, the
+//   - It panics where waiting is pointless: when the Locker has been closed, the
 //     name or an option makes no sense, or a majority of nodes refuses for good,
 //     as for a wrong password.
 //   - The lock is renewed in the background while it is held, and can be lost

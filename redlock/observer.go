@@ -62,7 +62,7 @@ type Renewed struct {
 // LossReason says how a lock was lost.
 type LossReason string
 
-// The reasons.
+// Why a lock was lost.
 const (
 	LossExpired LossReason = "expired"      // its deadline passed
 	LossMaxHold LossReason = "maximum hold" // it was held for the maximum ([WithMaxHold])

@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/go-redlock/pool"
 )
 
-// Renew begins the TTL anew on a quorum of nodes. Calls at the same time are
-// one renewal.
+// Renew restarts the TTL on a quorum of nodes. Concurrent calls share one
+// renewal.
 //
 // It returns ErrLost if the lock's deadline has passed, without sending
 // anything, or if the nodes say that the keys are gone or taken; ErrReleased

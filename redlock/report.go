@@ -47,7 +47,7 @@ func (f Finding) String() string {
 	return text
 }
 
-// Report is what [Locker.Check] found: what is as it should be, too.
+// Report is everything that [Locker.Check] found, good and bad.
 type Report struct {
 	Findings []Finding // node by node, in the order of the addresses; then what is about all
 }
