@@ -44,7 +44,7 @@ func TestWithTheGuardANodeThatForgotGrantsNothingUntilTheLockIsOver(t *testing.T
 	c := nodes.Start(t, 5)
 	c.Require(nodes.Forgetting, nodes.Killing)
 	// The nodes have just started, and must be let in first.
-	guarded := newLocker(t, c, redlock.WithRestartGuard(ttl), redlock.WithOutageTolerance(time.Minute))
+	guarded := newLocker(t, c, redlock.WithRestartGuard(ttl), redlock.WithTTL(ttl), redlock.WithOutageTolerance(time.Minute))
 	warm, err := guarded.Acquire(t.Context(), "warm-up")
 	require.NoError(t, err)
 	require.NoError(t, warm.Release(t.Context()))
@@ -52,8 +52,8 @@ func TestWithTheGuardANodeThatForgotGrantsNothingUntilTheLockIsOver(t *testing.T
 	first := heldByThree(t, c, guarded, ttl)
 	c.Node(0).RestartEmpty()
 
-	rival := newLocker(t, c, redlock.WithRestartGuard(ttl), redlock.WithOutageTolerance(time.Minute))
-	second, err := rival.Acquire(t.Context(), "job", redlock.WithTTL(ttl))
+	rival := newLocker(t, c, redlock.WithRestartGuard(ttl), redlock.WithTTL(ttl), redlock.WithOutageTolerance(time.Minute))
+	second, err := rival.Acquire(t.Context(), "job")
 	require.NoError(t, err)
 	assert.Zero(t, first.Validity(), "the first lock was still valid when the second was granted")
 	require.ErrorIs(t, first.Release(t.Context()), redlock.ErrLost)
@@ -61,10 +61,10 @@ func TestWithTheGuardANodeThatForgotGrantsNothingUntilTheLockIsOver(t *testing.T
 }
 
 func TestAGuardedLockIsRenewedAndReleasedOnNodesThatRestarted(t *testing.T) {
-	const ttl = 4 * time.Second
+	const ttl = 20 * time.Second // far more than it takes to restart five nodes
 	c := nodes.Start(t, 5, nodes.WithAOF())
-	l := newLocker(t, c, redlock.WithRestartGuard(ttl), redlock.WithOutageTolerance(time.Minute))
-	k, err := l.Acquire(t.Context(), "job", redlock.WithTTL(time.Minute))
+	l := newLocker(t, c, redlock.WithRestartGuard(ttl), redlock.WithTTL(ttl), redlock.WithOutageTolerance(time.Minute))
+	k, err := l.Acquire(t.Context(), "job")
 	require.NoError(t, err)
 	for _, n := range c.Nodes() {
 		n.Stop()
