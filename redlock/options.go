@@ -338,8 +338,8 @@ func WithDialOptions(options ...redis.DialOption) Option {
 }
 
 // WithTLSConfig encrypts the connections to all nodes but unix sockets, with
-// this configuration. Default: none, and TLS for rediss:// only. An address that asks for no encryption (redis://) is
-// refused together with it.
+// this configuration. Default: none, and TLS for rediss:// only. An address that
+// asks for no encryption (redis://) is refused together with it.
 func WithTLSConfig(t *tls.Config) Option {
 	return option(func(c *config) {
 		if t == nil {

@@ -11,8 +11,8 @@ import (
 
 // Release gives the lock up: it ends the lock, and every context made from it,
 // and then deletes the keys on all nodes. It returns when a quorum has
-// answered; the rest is seen to in the background. Within the minimum
-// hold ([WithMinHold]) the keys are not deleted; they expire when it is over.
+// answered; the rest is seen to in the background. Within the minimum hold
+// ([WithMinHold]) the keys are not deleted; they expire when it is over.
 //
 // It is idempotent: later and concurrent calls wait for and return the result
 // of the first. ctx bounds only the waiting: the keys are deleted even if it
