@@ -115,6 +115,25 @@ func encodeAcquired(a scripts.Acquired) any {
 	return reply
 }
 
+// A call whose plain SET went first has two replies; but for OK it is read as the
+// script's.
+func FuzzParsePlain(f *testing.F) {
+	seed(f)
+	f.Fuzz(func(t *testing.T, data []byte, _ uint8) {
+		s := supply(data)
+		reply := s.reply(3)
+		plain, err := scripts.ParsePlain(reply)
+		if reply == any("OK") {
+			require.NoError(t, err)
+			require.Equal(t, scripts.Acquired{Granted: true}, plain)
+			return
+		}
+		acquired, asScript := scripts.ParseAcquire(reply, 1)
+		require.Equal(t, asScript == nil, err == nil)
+		require.Equal(t, acquired, plain)
+	})
+}
+
 func FuzzParseAcquire(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte, keys uint8) {
