@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/go-redlock/clock"
+	"github.com/redquorum/go-redlock/internal/foreign"
 	"github.com/redquorum/go-redlock/internal/quorum"
 	"github.com/redquorum/go-redlock/internal/scripts"
 	"github.com/redquorum/go-redlock/pool"
@@ -97,10 +98,9 @@ var together = approach{}
 // acquisition is the poll of an attempt.
 type acquisition struct {
 	poll[scripts.Acquired]
-	lock   *Lock
-	useful time.Duration // an outcome later than this is too late
-	again  bool          // the keys are ours: a node that was not asked may hold them
-	first  int           // the node to begin with
+	lock  *Lock
+	again bool // the keys are ours: a node that was not asked may hold them
+	first int  // the node to begin with
 
 	lead     int           // the node that is asked first, or -1
 	leadVote quorum.Vote   // before led is closed
@@ -113,7 +113,7 @@ type acquisition struct {
 
 func (k *Lock) newAcquisition(script *scripts.Call) *acquisition {
 	l := k.locker
-	p := &acquisition{lock: k, useful: k.useful(), lead: -1, split: make(chan struct{}), poll: poll[scripts.Acquired]{
+	p := &acquisition{lock: k, lead: -1, split: make(chan struct{}), poll: poll[scripts.Acquired]{
 		locker: l,
 		op:     "acquire",
 		names:  k.names,
@@ -132,7 +132,7 @@ func (k *Lock) newAcquisition(script *scripts.Call) *acquisition {
 	return p
 }
 
-// useful is how long an attempt may take.
+// useful is how long an attempt may take: a later outcome is too late.
 func (k *Lock) useful() time.Duration {
 	return clock.Deadline(0, k.ttl, k.config.driftFactor) - k.config.minValidity
 }
@@ -174,7 +174,7 @@ func (p *acquisition) canvass(ctx context.Context, how approach) quorum.Verdict 
 	}
 	verdict := p.wait(ctx)
 	if p.lock.config.ways.Thorough {
-		p.hearOut(ctx, p.lock.thoroughness())
+		p.hearOut(ctx, foreign.Thoroughness(p.lock.ttl))
 	}
 	return verdict
 }
@@ -207,7 +207,7 @@ func (p *acquisition) askLeading(ctx context.Context, how approach) (verdict quo
 // node timeout, or because others have taken votes and the nodes that might
 // still make up for it are much later than usual.
 func (p *acquisition) wait(ctx context.Context) quorum.Verdict {
-	if useful := p.useful; useful < p.locker.timeout {
+	if useful := p.lock.useful(); useful < p.locker.timeout {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, useful)
 		defer cancel()

@@ -29,18 +29,15 @@ func (k *Lock) guard(ctx context.Context, fn func(ctx context.Context, lock *Loc
 	defer cancel()
 	defer func() {
 		// The node timeout bounds it, so a context that has ended must not.
+		// A release that could not be confirmed is no error of fn's: nobody
+		// else had the lock, and it ends with its TTL. Only of a minimum hold
+		// that is too early.
 		failed := k.Release(context.WithoutCancel(ctx))
-		if !errors.Is(failed, ErrLost) && k.config.minHold == 0 || errors.Is(failed, ErrClosed) {
-			// A release that could not be confirmed is no error of fn's: nobody
-			// else had the lock, and it ends with its TTL.
-			failed = nil
-		}
-		switch {
-		case failed == nil:
-		case err == nil:
+		if errors.Is(failed, ErrLost) || k.config.minHold > 0 && errors.Is(failed, ErrNoQuorum) {
+			if err != nil {
+				failed = fmt.Errorf("%w; %w", err, failed)
+			}
 			err = failed
-		default:
-			err = fmt.Errorf("%w; %w", err, failed)
 		}
 	}()
 	return fn(guarded, k)

@@ -74,7 +74,3 @@ func (s sights) Deliver(node int, result pool.Result) {
 
 // Wanted is for calls that grant; a look does not.
 func (s sights) Wanted() bool { return true }
-
-// thoroughness is how long to wait for votes that change nothing: short beside
-// the TTL as well.
-func (k *Lock) thoroughness() time.Duration { return min(lastWords, k.ttl/20) }

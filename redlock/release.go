@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/redquorum/go-redlock/internal/foreign"
 	"github.com/redquorum/go-redlock/internal/quorum"
 	"github.com/redquorum/go-redlock/internal/scripts"
 	"github.com/redquorum/go-redlock/pool"
@@ -82,7 +83,7 @@ func (k *Lock) givenUp(ctx context.Context) error {
 func (r *release) wait(ctx context.Context) error {
 	if r.round.Wait(ctx, nil) != quorum.Undecided {
 		if r.lock.config.ways.Thorough {
-			r.hearOut(ctx, r.lock.thoroughness())
+			r.hearOut(ctx, foreign.Thoroughness(r.lock.ttl))
 		}
 		return r.err
 	}

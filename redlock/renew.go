@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/redquorum/go-redlock/internal/foreign"
 	"github.com/redquorum/go-redlock/internal/quorum"
 	"github.com/redquorum/go-redlock/internal/scripts"
 	"github.com/redquorum/go-redlock/pool"
@@ -50,7 +51,7 @@ func (k *Lock) Renew(ctx context.Context) error {
 func (r *renewal) wait(ctx context.Context) error {
 	if r.round.Wait(ctx, r.locker.closing) != quorum.Undecided {
 		if r.lock.config.ways.Thorough {
-			r.hearOut(ctx, r.lock.thoroughness())
+			r.hearOut(ctx, foreign.Thoroughness(r.lock.ttl))
 		}
 		return r.err
 	}

@@ -25,8 +25,6 @@ const (
 	// stretch is for how long Lock calls the delay function in advance: not for
 	// all tries, for some programs say WithTries(math.MaxInt).
 	stretch = time.Minute
-	// lastWords is for how long Valid waits for answers that change nothing.
-	lastWords = 25 * time.Millisecond
 )
 
 // A Mutex is a lock on a quorum of nodes. It is safe for concurrent use, but
@@ -308,7 +306,7 @@ func (m *Mutex) ask(ctx context.Context, value string) (bool, error) {
 		}
 	}
 	if c.out > 0 && !m.failFast {
-		rest, cancel := context.WithTimeout(ctx, min(lastWords, m.expiry/20))
+		rest, cancel := context.WithTimeout(ctx, foreign.Thoroughness(m.expiry))
 		defer cancel()
 		for c.out > 0 && rest.Err() == nil {
 			select {

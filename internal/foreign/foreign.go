@@ -46,6 +46,12 @@ var (
 	Look func(ctx context.Context, locker any, name string) (<-chan Sight, error)
 )
 
+// Thoroughness is how long an operation that is [Ways.Thorough] waits for answers
+// that change nothing: short beside the TTL as well.
+func Thoroughness(ttl time.Duration) time.Duration {
+	return min(25*time.Millisecond, ttl/20)
+}
+
 // Sight is what one node has under a name.
 type Sight struct {
 	Node  int
