@@ -32,7 +32,7 @@ func (l *Locker) attempt(ctx context.Context, t *target, how approach) (*Lock, e
 		return nil, err
 	}
 	k := l.newLock(t, token)
-	p := k.newAcquisition(k.acquireCall(how))
+	p := k.newAcquisition(k.acquireCall(how), quorum.Early)
 
 	p.begin()                       // 1
 	verdict := p.canvass(ctx, how)  // 2
@@ -111,7 +111,7 @@ type acquisition struct {
 	parted   atomic.Bool   // split is closed
 }
 
-func (k *Lock) newAcquisition(script *scripts.Call) *acquisition {
+func (k *Lock) newAcquisition(script *scripts.Call, rule quorum.Rule) *acquisition {
 	l := k.locker
 	p := &acquisition{lock: k, lead: -1, split: make(chan struct{}), poll: poll[scripts.Acquired]{
 		locker: l,
@@ -128,7 +128,7 @@ func (k *Lock) newAcquisition(script *scripts.Call) *acquisition {
 		p.read = readAcquired(len(k.keys))
 	}
 	p.heard, p.waiter = p.note, p
-	p.round.Init(len(l.pools), quorum.Early)
+	p.round.Init(len(l.pools), rule)
 	return p
 }
 
@@ -151,7 +151,7 @@ func (p *acquisition) signal(node int, vote quorum.Vote) {
 		p.leadVote = vote
 		close(p.led)
 	}
-	if vote == quorum.Refused {
+	if vote == quorum.Refused && !p.again { // keys of ours keep nobody out who might get them
 		p.resisted.Store(true)
 	}
 	if !p.resisted.Load() {

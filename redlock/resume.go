@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/redquorum/go-redlock/internal/quorum"
 	"github.com/redquorum/go-redlock/internal/scripts"
 )
 
@@ -89,12 +90,18 @@ func (k *Lock) proved(ctx context.Context, r *renewal) error {
 // numberAgain draws a fencing number for a lock that is held: the keys grant
 // their token to itself, and raise the counters.
 func (k *Lock) numberAgain(ctx context.Context) *QuorumError {
-	p := k.newAcquisition(scripts.AcquireAgain(k.keys, k.token, k.ttl, k.locker.fencing(k)))
+	p := k.newAcquisition(scripts.AcquireAgain(k.keys, k.token, k.ttl, k.locker.fencing(k)), quorum.Certain)
 	p.again = true
 	p.begin()
 	verdict := p.canvass(ctx, together)
 	failed := p.judge(ctx, verdict)
-	if failed != nil && failed.outcome == ErrTaken { //nolint:errorlint // it is one of ours
+	if failed == nil || failed.outcome != ErrTaken { //nolint:errorlint // it is one of ours
+		return failed
+	}
+	// A node may hold a stray key of another client. The lock is lost only if
+	// none of the nodes that did not answer can make a quorum of the rest.
+	failed.outcome = ErrNoQuorum
+	if _, tally := p.round.Count(); tally.Denied() {
 		failed.outcome, failed.detail = ErrLost, "the keys were gone or taken"
 	}
 	return failed

@@ -213,6 +213,55 @@ func TestAResumeRefillsOnceItHasSucceededAndNotBefore(t *testing.T) {
 	}
 }
 
+// A node may hold a stray key of somebody else. Whether the lock is lost is then
+// for the others to say, and not for that node together with one that is slow or
+// fails.
+func TestAResumeSaysLostOnlyOfALockThatIsLost(t *testing.T) {
+	broken := []byte("-ERR something went wrong\r\n")
+	for name, play := range map[string]struct {
+		number func(reply []byte) []byte // what becomes of the second node's answer to the draw
+		want   error
+	}{
+		"late": {number: func(reply []byte) []byte { time.Sleep(200 * time.Millisecond); return reply }},
+		"fails": {
+			number: func([]byte) []byte { return broken },
+			want:   redlock.ErrNoQuorum,
+		},
+		"has lost it": {
+			number: func([]byte) []byte { return []byte("*3\r\n:5000\r\n:0\r\n:1\r\n") },
+			want:   redlock.ErrLost,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(parallel(t), func(t *testing.T) {
+				c := newCluster(t, 3)
+				k := acquired(t, newLocker(t, c), job, redlock.WithFencing(true))
+				synctest.Wait()
+				c.Node(0).Set(job, "stray", time.Minute)
+				tap := newWiretap(c)
+				other := newLocker(t, c, redlock.WithDialer(tap.Dial))
+				synctest.Wait()
+				second := c.Addrs()[1]
+				tap.onReply(func(addr string, reply []byte) []byte {
+					if draws := bytes.HasPrefix(reply, []byte(":")) && len(reply) > len(":1\r\n"); addr == second && draws {
+						return play.number(reply)
+					}
+					return reply
+				})
+				resumed, err := other.Resume(t.Context(), []string{job}, k.Token(), redlock.WithFencing(true))
+				if play.want == nil {
+					require.NoError(t, err)
+					require.NoError(t, resumed.Release(t.Context()))
+					return
+				}
+				requireOutcome(t, err, play.want)
+				require.NoError(t, k.Renew(t.Context()), "the lock stays with its holder")
+				require.NoError(t, k.Release(t.Context()))
+			})
+		})
+	}
+}
+
 // lagging dials connections on which what is written arrives late.
 func lagging(t *testing.T, c *redlocktest.Cluster, lag *atomic.Int64) func(context.Context, string, string) (net.Conn, error) {
 	t.Helper()
