@@ -107,7 +107,7 @@ func (w *world) everybodyGetsIt(r *rand.Rand) {
 				w.violated("%s does not get the lock within %v: %v", p, time.Since(began), err)
 				return
 			}
-			w.acquired(h, k, nil, nil, c)
+			w.acquired(h, k, nil, c)
 			w.count("got it in the end")
 			time.Sleep(holds)
 			w.released(h, k.Release(ctx))
@@ -180,7 +180,7 @@ func (w *world) part(r *rand.Rand) {
 			})
 			c := w.begin(p, "Acquire", allNames[:2])
 			k, err := p.locker.AcquireAll(ctx, allNames[:2], redlock.WithTTL(h.ttl))
-			w.acquired(h, k, err, nil, c)
+			w.acquired(h, k, err, c)
 			both.Wait()
 		})
 	}

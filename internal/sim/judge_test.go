@@ -21,11 +21,22 @@ type judge struct {
 	holders  []*holder // all of them
 	valid    []*holder // those that had validity left when last looked at
 	highest  map[string]uint64
-	refusals map[[2]int]time.Time // the last one, by node and client
-	silenced map[onNode]bool      // a release has been written
-	flushed  map[int]bool         // nodes that have lost their scripts
-	shared   map[string]bool      // tokens of locks that were handed on
-	forgot   []map[string]memory  // by node and key: what it held last when it forgot
+	refusals map[refusal]time.Time // the last one
+	silenced map[onNode]bool       // a release has been written
+	flushed  map[int]bool          // nodes that have lost their scripts
+	shared   map[string]bool       // tokens of locks that were handed on
+	forgot   []map[string]memory   // by node and key: what it held last when it forgot
+}
+
+// A refusal is what a node has told a client: that it does not grant these
+// names, or, of one of them, that it is the one that others hold.
+type refusal struct {
+	node, client int
+	names, held  string
+}
+
+func refusalOf(node, client int, names []string, held string) refusal {
+	return refusal{node, client, strings.Join(names, " "), held}
 }
 
 // onNode is what a client may have of a token on a node.
@@ -47,6 +58,7 @@ type holder struct {
 	ttl     time.Duration
 	renewed bool            // in the background
 	bounded bool            // it has a maximum hold
+	firm    bool            // its keys are on a quorum of nodes to which nothing happens
 	context context.Context // that ends with the lock, if somebody has asked for one
 
 	// Guarded by the record's mutex.
@@ -58,7 +70,7 @@ type holder struct {
 func newJudge(nodes int) judge {
 	return judge{
 		highest:  make(map[string]uint64),
-		refusals: make(map[[2]int]time.Time),
+		refusals: make(map[refusal]time.Time),
 		silenced: make(map[onNode]bool),
 		flushed:  make(map[int]bool),
 		shared:   make(map[string]bool),
@@ -88,13 +100,15 @@ type call struct {
 	at      time.Time
 	names   []string
 	highest uint64 // the largest fencing token that was handed out before
+	resumes bool   // it takes over a lock that is held
+	twin    bool   // and so does another at the same time
 }
 
 func (w *world) begin(p *process, how string, names []string) call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.logLocked(p.String(), "%s %v", how, names)
-	return call{how, time.Now(), names, w.highestLocked(names)}
+	return call{how: how, at: time.Now(), names: names, highest: w.highestLocked(names)}
 }
 
 func (w *world) highestLocked(names []string) uint64 {
@@ -106,14 +120,15 @@ func (w *world) highestLocked(names []string) uint64 {
 }
 
 // acquired takes the outcome of an acquisition, and judges it.
-func (w *world) acquired(h *holder, k *redlock.Lock, err error, replaces *holder, c call) *holder {
+func (w *world) acquired(h *holder, k *redlock.Lock, err error, c call) *holder {
 	p := h.process
 	if err != nil {
 		w.log(p.String(), "%s %v: %v", c.how, c.names, outcome{err})
-		w.refusal(p, err, c)
+		w.failed(p, err, c)
 		return nil
 	}
 	h.Lock = k
+	h.firm = w.well() && w.support(h, h.trueTime(k.Validity()), w.untroubled()...) >= quorum.Size(w.nodes)
 	number, names := k.FencingToken(), k.Names()
 	w.mu.Lock()
 	w.logLocked(p.String(), "HOLDS %v as %s: %d, valid for %v", names, short(k.Token()), number, k.Validity())
@@ -121,19 +136,15 @@ func (w *world) acquired(h *holder, k *redlock.Lock, err error, replaces *holder
 	if len(names) > 1 {
 		w.counts["acquired several names"]++
 	}
-	if replaces != nil {
-		w.counts["resumed"]++
-		w.shared[k.Token()] = true
-		replaces.released = true // whoever held it must not use it any more
-		w.valid = slices.DeleteFunc(w.valid, func(other *holder) bool { return other == replaces })
-		w.holders = slices.DeleteFunc(w.holders, func(other *holder) bool { return other == replaces })
+	if c.resumes {
+		w.replaceLocked(h)
 	}
 	if w.fencing {
 		w.counts["fencing tokens"]++
 		if number <= c.highest {
 			w.violatedLocked("%s holds %v with token %d, though %d had been returned before it began", p, names, number, c.highest)
 		}
-		if last := w.highestLocked(names); number <= last {
+		if last := w.highestLocked(names); number <= last && !c.twin {
 			w.violatedLocked("%s holds %v with token %d, though %d was returned before this was", p, names, number, last)
 		}
 		for _, name := range names {
@@ -147,8 +158,34 @@ func (w *world) acquired(h *holder, k *redlock.Lock, err error, replaces *holder
 	return h
 }
 
-// refusal judges why an acquisition failed.
-func (w *world) refusal(p *process, err error, c call) {
+// replaceLocked ends what others have of a lock that was handed on: they must
+// not use it any more.
+func (w *world) replaceLocked(h *holder) {
+	w.counts["resumed"]++
+	w.shared[h.Token()] = true
+	replaced := func(other *holder) bool { return other.Token() == h.Token() }
+	for _, other := range w.holders {
+		if !replaced(other) {
+			continue
+		}
+		other.released = true
+		if w.fencing && other.FencingToken() == h.FencingToken() {
+			w.violatedLocked("%s resumed %v from %s, and has the same token %d", h.process, h.Names(), other.process, h.FencingToken())
+		}
+	}
+	w.valid = slices.DeleteFunc(w.valid, replaced)
+	w.holders = slices.DeleteFunc(w.holders, replaced)
+}
+
+// holderOf returns who holds a lock, or held it last.
+func (w *world) holderOf(token string) *holder {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.holders[slices.IndexFunc(w.holders, func(h *holder) bool { return h.Token() == token })]
+}
+
+// failed judges why an acquisition failed.
+func (w *world) failed(p *process, err error, c call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var failed *redlock.QuorumError
@@ -164,29 +201,94 @@ func (w *world) refusal(p *process, err error, c call) {
 	if errors.Is(err, redlock.ErrClosed) && !p.closed.Load() {
 		w.violatedLocked("%s: %s %v: %v", p, c.how, c.names, err)
 	}
+	if c.resumes {
+		if errors.Is(err, redlock.ErrTaken) {
+			w.violatedLocked("%s: %s %v: %v", p, c.how, c.names, err)
+		}
+		return // the rest is for undecided and lostTruly
+	}
+	w.countedLocked(p, failed)
 	if failed.Op != "acquire" {
 		return
 	}
 	if errors.Is(err, redlock.ErrTaken) {
 		w.counts["ErrTaken"]++
-		refused := 0
-		for node := range w.nodes {
-			if at, ever := w.refusals[[2]int{node, p.number}]; ever && !at.Before(c.at) {
-				refused++
-			}
-		}
-		if failed.Refused == 0 || refused < failed.Refused {
+		if refused := w.refusedLocked(p, failed, "", c.at); failed.Refused == 0 || refused < failed.Refused {
 			w.violatedLocked("%s: taken, though %d nodes had refused: %v", p, refused, err)
+		}
+		for _, name := range failed.Held {
+			if w.refusedLocked(p, failed, name, c.at) == 0 {
+				w.violatedLocked("%s: %q is held, though no node has said so: %v", p, name, err)
+			}
 		}
 	}
 	if errors.Is(err, redlock.ErrNoQuorum) {
 		w.counts["ErrNoQuorum"]++
-		late := strings.Contains(err.Error(), "too late") || strings.Contains(err.Error(), "was over before")
-		if !late && failed.Failed <= w.nodes-quorum.Size(w.nodes) {
+		if !tooLate(err) && failed.Failed <= w.nodes-quorum.Size(w.nodes) {
 			w.violatedLocked("%s: no quorum, though %d nodes failed: %v", p, failed.Failed, err)
 		}
 		if w.well() {
 			w.violatedLocked("%s: no quorum, though a majority is well: %v", p, err)
+		}
+	}
+}
+
+// tooLate says that it was the time that ran out.
+func tooLate(err error) bool {
+	return strings.Contains(err.Error(), "too late") || strings.Contains(err.Error(), "was over before")
+}
+
+// refusedLocked returns how many nodes have refused the names since then, or
+// said that others hold one of them.
+func (w *world) refusedLocked(p *process, failed *redlock.QuorumError, held string, since time.Time) int {
+	count := 0
+	for node := range w.nodes {
+		at, ever := w.refusals[refusalOf(node, p.number, failed.Names, held)]
+		if ever && !at.Before(since) {
+			count++
+		}
+	}
+	return count
+}
+
+// countedLocked judges the votes in an error: a node to which nothing happens
+// does not fail.
+func (w *world) countedLocked(p *process, failed *redlock.QuorumError) {
+	if troubled := w.nodes - len(w.untroubled()); w.well() && !p.closed.Load() && failed.Failed > troubled {
+		w.violatedLocked("%s: %d nodes failed, though things happen to %d only: %v", p, failed.Failed, troubled, failed)
+	}
+}
+
+// undecided judges the claim of a renewal, a release or a Resume of a lock that
+// h holds that too few nodes answered.
+func (w *world) undecided(p *process, h *holder, err error, until time.Time) {
+	var failed *redlock.QuorumError
+	if !errors.As(err, &failed) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.countedLocked(p, failed)
+	if !errors.Is(err, redlock.ErrNoQuorum) {
+		return
+	}
+	size := quorum.Size(w.nodes)
+	switch failed.Op {
+	case "renew", "acquire": // a number for what was renewed
+		w.counts["renewed without a quorum"]++
+		if !tooLate(err) && (failed.Granted >= size || failed.Refused > w.nodes-size) {
+			w.violatedLocked("%s: no quorum to renew %v, though it had decided: %v", p, h.Names(), err)
+		}
+		if h.firm && time.Now().Before(until) {
+			w.violatedLocked("%s: no quorum to renew %v, though a majority has it and is well: %v", p, h.Names(), err)
+		}
+	case "release":
+		w.counts["released without a quorum"]++
+		if failed.Granted+failed.Refused >= size {
+			w.violatedLocked("%s: no quorum to release %v, though it had answered: %v", p, h.Names(), err)
+		}
+		if w.well() && !p.closed.Load() {
+			w.violatedLocked("%s: no quorum to release %v, though a majority is well: %v", p, h.Names(), err)
 		}
 	}
 }
@@ -296,6 +398,9 @@ func (w *world) ended(h *holder) {
 	defer w.mu.Unlock()
 	if h.ended.IsZero() {
 		h.ended = time.Now()
+		if h.firm && h.renewed && !h.bounded && !h.process.closed.Load() && errors.Is(h.Err(), redlock.ErrLost) {
+			w.violatedLocked("%s: %v is renewed, a majority has it and is well, and it is lost: %v", h.process, h.Names(), h.Err())
+		}
 	}
 	told := h.done == nil
 	if !told {
@@ -313,12 +418,15 @@ func (w *world) ended(h *holder) {
 	}
 }
 
-// support returns how many nodes keep the holder's keys for d, or did so when
-// they forgot.
-func (w *world) support(h *holder, d time.Duration) int {
+// support returns how many of these nodes, or of all, keep the holder's keys for
+// d, or did so when they forgot.
+func (w *world) support(h *holder, d time.Duration, among ...int) int {
 	token, ends := h.Token(), time.Now().Add(d)
 	count := 0
 	for node := range w.nodes {
+		if among != nil && !slices.Contains(among, node) {
+			continue
+		}
 		w.mu.Lock()
 		forgot := w.forgot[node]
 		w.mu.Unlock()

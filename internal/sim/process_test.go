@@ -179,7 +179,7 @@ func (p *process) acquire(r *rand.Rand) *holder {
 	if tries && !p.pauses && time.Since(before.at) > 3*nodeTimeout {
 		p.violated("%s: %s took %v", p, how, time.Since(before.at))
 	}
-	return p.acquired(h, k, err, nil, before)
+	return p.acquired(h, k, err, before)
 }
 
 // do calls Do.
@@ -199,7 +199,7 @@ func (p *process) do(r *rand.Rand) {
 		failure = p.locker.Do(ctx, name, func(inner context.Context, k *redlock.Lock) error {
 			ran, h.context = true, inner
 			p.count("Do")
-			p.acquired(h, k, nil, nil, before)
+			p.acquired(h, k, nil, before)
 			time.Sleep(between(r, 0, 60*time.Millisecond))
 			if inner.Err() != nil && ctx.Err() == nil && k.Err() == nil && k.Validity() > 0 {
 				p.violated("%s: the context of Do ended, but the lock has not", p)
@@ -215,13 +215,14 @@ func (p *process) do(r *rand.Rand) {
 	ctx.end()
 	p.log(p.String(), "Do [%s]: %v", name, outcome{failure})
 	if !ran {
-		p.refusal(p, failure, before)
+		p.failed(p, failure, before)
 		return
 	}
 	if !panics && returns != nil && !errors.Is(failure, returns) {
 		p.violated("%s: Do returned %v, and not %v", p, outcome{failure}, outcome{returns})
 	}
 	p.lostTruly(h, failure, until)
+	p.undecided(p, h, failure, until)
 	p.released(h, failure)
 }
 
@@ -241,10 +242,13 @@ func (p *process) use(r *rand.Rand, h *holder) {
 			rest = h.Validity() - between(r, 0, 2*time.Millisecond)
 		}
 		time.Sleep(rest)
-		if r.IntN(3) > 0 || h.renewed {
+		switch {
+		case r.IntN(3) > 0 || h.renewed:
 			h.process.renew(r, h)
-		} else if again := pick(r, p.processes[1:]).resume(r, h); again != nil {
-			h = again
+		case r.IntN(4) == 0:
+			h = p.handOnTwice(r, h)
+		default:
+			h = p.handOn(r, h)
 		}
 	}
 	time.Sleep(between(r, 0, 15*time.Millisecond))
@@ -282,18 +286,52 @@ func (p *process) renew(r *rand.Rand, h *holder) {
 		p.count("renewed")
 	default:
 		p.lostTruly(h, err, until)
+		p.undecided(p, h, err, until)
 	}
 	p.look()
 }
 
+// handOn hands a lock to a process, perhaps this one, and returns who holds it
+// then.
+func (p *process) handOn(r *rand.Rand, h *holder) *holder {
+	if again := pick(r, p.processes[1:]).resume(r, h, false); again != nil {
+		return again
+	}
+	return h
+}
+
+// handOnTwice hands a lock to two at once, which is a mistake; their fencing
+// numbers tell them apart all the same. It returns who was the last to get it.
+func (p *process) handOnTwice(r *rand.Rand, h *holder) *holder {
+	p.count("handed to two")
+	var both sync.WaitGroup
+	for range 2 {
+		to, seed := pick(r, p.processes[1:]), r.Uint64()
+		both.Go(func() { to.resume(rand.New(rand.NewPCG(seed, 0)), h, true) })
+	}
+	both.Wait()
+	return p.holderOf(h.Token())
+}
+
 // resume takes over a lock that a process holds, perhaps this one.
-func (p *process) resume(r *rand.Rand, h *holder) *holder {
+func (p *process) resume(r *rand.Rand, h *holder, twin bool) *holder {
 	ctx := p.caller(r)
 	again := &holder{process: p, ttl: pick(r, p.ttls())}
-	before := p.begin(p, "Resume", h.Names())
-	k, err := p.locker.Resume(ctx, h.Names(), h.Token(), redlock.WithTTL(again.ttl))
+	options := []redlock.LockOption{redlock.WithTTL(again.ttl)}
+	// The other of two would renew it for ever, not knowing that it is not theirs.
+	if again.renewed = !twin && r.IntN(4) == 0; again.renewed {
+		options = append(options, redlock.WithAutoRenew(true))
+	}
+	until := h.until()
+	c := p.begin(p, "Resume", h.Names())
+	c.resumes, c.twin = true, twin
+	k, err := p.locker.Resume(ctx, h.Names(), h.Token(), options...)
 	ctx.over(p, "Resume")
-	return p.acquired(again, k, err, h, before)
+	if err != nil {
+		p.lostTruly(h, err, until)
+		p.undecided(p, h, err, until)
+	}
+	return p.acquired(again, k, err, c)
 }
 
 // release releases, and judges that it is over then.
@@ -306,6 +344,7 @@ func (p *process) release(r *rand.Rand, h *holder) {
 	ctx.over(p, "Release")
 	p.log(p.String(), "Release %v: %v", h.Names(), outcome{err})
 	p.lostTruly(h, err, until)
+	p.undecided(p, h, err, until)
 	p.released(h, err)
 }
 

@@ -3,6 +3,8 @@ package sim_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,6 +75,17 @@ func (p *plan) calm() bool { return p.reach == noNode && p.steady && !p.pauses }
 
 // well says that a majority of nodes always answers in time.
 func (p *plan) well() bool { return p.reach != anyNode && p.steady && !p.pauses }
+
+// untroubled returns the nodes to which nothing happens.
+func (p *plan) untroubled() []int {
+	var nodes []int
+	for node := range p.nodes {
+		if p.reach == noNode || p.reach == aMinority && !slices.Contains(p.sick, node) {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
 
 func (p *plan) ttls() []time.Duration {
 	switch {
@@ -186,10 +199,18 @@ func (w *world) executed(node, client int, script *scripts.Script, keys, args []
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.logScriptLocked(node, client, script, keys, args, reply)
-	if _, refused := reply.([]int64); refused {
-		w.refusals[[2]int{node, client}] = time.Now()
+	answer, refused := reply.([]int64)
+	if !refused {
+		return
+	}
+	names := slices.DeleteFunc(slices.Clone(keys), isCounter)
+	w.refusals[refusalOf(node, client, names, "")] = time.Now()
+	for _, i := range answer[2:] {
+		w.refusals[refusalOf(node, client, names, names[i-1])] = time.Now()
 	}
 }
+
+func isCounter(key string) bool { return strings.HasPrefix(key, "redlock:fence:") }
 
 // befall is what happens to the nodes, until the clients are done.
 func (w *world) befall(r *rand.Rand, over <-chan struct{}) {
