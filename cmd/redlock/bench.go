@@ -99,8 +99,8 @@ func (b *benchmark) text() string {
 		fmt.Fprintf(&t, "  ≤ %-7s %9d  %s\n", row.UpTo, row.Count, bar)
 	}
 	if n := b.Failures(); n > 0 {
-		fmt.Fprintf(&t, "\n%d failed: %d without a quorum, %d taken, %d lost, %d otherwise; the last:\n  %v\n",
-			n, b.NoQuorum, b.Taken, b.Lost, b.Other, b.Last)
+		fmt.Fprintf(&t, "\n%d failed: %d without a quorum, %d taken, %d lost, %d otherwise; the last:\n  %s\n",
+			n, b.NoQuorum, b.Taken, b.Lost, b.Other, harmless(b.Last.Error()))
 	}
 	return t.String()
 }

@@ -86,7 +86,7 @@ func reportText(r *redlock.Report, all bool, paint term.Painter) string {
 			fine++
 			continue
 		}
-		fmt.Fprintf(&t, "  %s %-11s  %s\n", paint.Paint(fmt.Sprintf("%-7v", f.Level), levelColour(f.Level)), f.What, f.Seen)
+		fmt.Fprintf(&t, "  %s %-11s  %s\n", paint.Paint(fmt.Sprintf("%-7v", f.Level), levelColour(f.Level)), f.What, harmless(f.Seen))
 		if f.Endangers != "" {
 			fmt.Fprintf(&t, "  %20s endangers %s\n", "", f.Endangers)
 		}

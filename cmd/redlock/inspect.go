@@ -92,7 +92,7 @@ func statusText(s *redlock.Status, paint term.Painter) string {
 		fmt.Fprintf(&t, "  %-*s  ", width, n.Addr)
 		switch {
 		case n.Err != nil:
-			t.WriteString(paint.Paint(n.Err.Error(), term.Red))
+			t.WriteString(paint.Paint(harmless(n.Err.Error()), term.Red))
 		case n.Held:
 			fmt.Fprintf(&t, "%-8s %s", ttlText(n.TTL), ownerText(n.Token, n.Owner))
 			if holders[""] > 1 {
@@ -155,10 +155,24 @@ func plain(text string) string {
 	return text
 }
 
+// harmless shows a text that has words of others in it, such as the answer of a
+// node. It is plain for what need not be unambiguous.
+func harmless(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || strconv.IsPrint(r) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		}
+	}
+	return b.String()
+}
+
 // statusReport is a redlock.Status in JSON. It has no tokens: who knows one can
 // release the lock.
 type statusReport struct {
-	Name         string             `json:"name"`
+	nameReport
 	State        string             `json:"state"`
 	Owner        string             `json:"owner"`
 	TTL          *float64           `json:"ttl_ms"`
@@ -181,7 +195,7 @@ type nodeStatusReport struct {
 
 func describeStatus(s *redlock.Status) statusReport {
 	r := statusReport{
-		Name: s.Name, State: word(s.State), Owner: s.Owner, TTL: ttlMilliseconds(s.TTL), FencingToken: s.FencingToken,
+		nameReport: describeName(s.Name), State: word(s.State), Owner: s.Owner, TTL: ttlMilliseconds(s.TTL), FencingToken: s.FencingToken,
 		Holders: s.Holders(), Quorum: s.Quorum,
 	}
 	numbers := numberHolders(s)

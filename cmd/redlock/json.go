@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"time"
+	"unicode/utf8"
 
 	"github.com/redquorum/go-redlock/redlock"
 )
@@ -76,6 +77,20 @@ func writeJSON(w io.Writer, value any) error {
 	}
 	_, err = fmt.Fprintf(w, "%s\n", text)
 	return err
+}
+
+// nameReport is the name of a lock. Names are bytes, and JSON is text: each byte
+// that is none becomes the same U+FFFD. Then Bytes tells which lock it is.
+type nameReport struct {
+	Name  string `json:"name"`
+	Bytes []byte `json:"name_base64,omitempty"`
+}
+
+func describeName(name string) nameReport {
+	if utf8.ValidString(name) {
+		return nameReport{Name: name}
+	}
+	return nameReport{name, []byte(name)}
 }
 
 // milliseconds is a duration in JSON.

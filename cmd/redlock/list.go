@@ -75,7 +75,7 @@ func warn(c *cli.Command, failed *redlock.NodeError) error {
 			Warning nodeReport `json:"warning"`
 		}{nodeReport{failed.Addr, failed.Err.Error()}})
 	}
-	_, err := fmt.Fprintf(stderr, "redlock: %v\n", failed)
+	_, err := fmt.Fprintf(stderr, "redlock: %s\n", harmless(failed.Error()))
 	return err
 }
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/redquorum/go-redlock/cmd/redlock/internal/term"
 	"github.com/redquorum/go-redlock/redlock"
 	"github.com/redquorum/go-redlock/redlocktest"
 )
@@ -85,6 +88,63 @@ func TestWhatOthersHaveChosenDoesNotSteerTheTerminal(t *testing.T) {
 		_, out, _ := program(t.Context(), env, args...)
 		assert.NotContains(t, out, "\x1b")
 		assert.Contains(t, out, `"\x1b[2J a\nb"`)
+	}
+}
+
+func TestWhatNodesAnswerDoesNotSteerTheTerminal(t *testing.T) {
+	cluster, env := clusterWith(t)
+	for i := range cluster.Len() {
+		cluster.Node(i).SetError("ERR \x1b[2J\u202eoops")
+	}
+	for _, args := range [][]string{{"inspect", "job"}, {"list"}, {"check"}, {"bench"}, {"run", "--try", "job", "--", "true"}} {
+		_, out, errs := program(t.Context(), env, args...)
+		assert.NotContains(t, out+errs, "\x1b", args)
+		assert.Contains(t, out+errs, `ERR \x1b[2J\u202eoops`, args)
+	}
+	failed := redlock.Notice{Kind: redlock.NoticeBlind, At: noon, Err: errors.New("\x1b[2J")}
+	tb := &table{}
+	tb.take(failed)
+	assert.NotContains(t, drawn(tb)+noticeLine(failed, term.Painter{}), "\x1b")
+}
+
+func TestNamesThatAreNoTextCanBeToldApartAndGivenBack(t *testing.T) {
+	cluster, env := clusterWith(t)
+	names := []string{"job \xff", "job \xfe", "job \ufffd", "<job>\u2028\x00&"}
+	for _, name := range names {
+		hold(t, cluster, name, "o")
+	}
+	// The name of a lock, as programs are told to read it.
+	read := func(line string) string {
+		var told struct {
+			Name  string
+			Bytes []byte `json:"name_base64"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &told), line)
+		if told.Bytes == nil {
+			return told.Name
+		}
+		return string(told.Bytes)
+	}
+	var listed []string
+	_, out, _ := program(t.Context(), env, "--json", "list")
+	for line := range strings.Lines(out) {
+		listed = append(listed, read(line))
+	}
+	assert.ElementsMatch(t, names, listed)
+	for _, name := range listed {
+		status, out, errs := program(t.Context(), env, "--json", "inspect", name)
+		assert.Equal(t, exitOK, status, errs)
+		assert.Equal(t, name, read(out))
+	}
+	for _, name := range names {
+		told, err := json.Marshal(describeNotice(redlock.Notice{Name: name}))
+		require.NoError(t, err)
+		assert.Equal(t, name, read(string(told)))
+	}
+
+	_, out, _ = program(t.Context(), env, "list")
+	for _, name := range names {
+		assert.Contains(t, out, strconv.Quote(name)+"\n")
 	}
 }
 

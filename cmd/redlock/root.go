@@ -24,7 +24,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case root.Bool(flagJSON):
 		_ = writeJSON(stderr, failure{describeError(err, status)}) // the status says it, too
 	default:
-		text := "redlock: " + strings.TrimPrefix(err.Error(), "redlock: ")
+		text := "redlock: " + harmless(strings.TrimPrefix(err.Error(), "redlock: "))
 		if status == exitUsage || status == exitRunUsage {
 			text += "\nSee redlock --help."
 		}

@@ -64,7 +64,7 @@ func (t *table) draw(now time.Time, columns, rows int) []string {
 		title += ", " + plain(t.pattern)
 	}
 	if t.blind != nil {
-		title = "BLIND: " + t.blind.Error()
+		title = "BLIND: " + harmless(t.blind.Error())
 	}
 	lines := []string{
 		t.paint.Paint(cut(title, columns), term.Bold),

@@ -80,7 +80,7 @@ func noticeLine(n redlock.Notice, paint term.Painter) string {
 	line := n.At.Format("15:04:05.000") + "  " + paint.Paint(fmt.Sprintf("%-13v", n.Kind), noticeColour(n.Kind))
 	switch n.Kind {
 	case redlock.NoticeBlind:
-		return line + "  " + n.Err.Error()
+		return line + "  " + harmless(n.Err.Error())
 	case redlock.NoticeSighted:
 		return line
 	default:
@@ -104,18 +104,18 @@ func noticeColour(k redlock.NoticeKind) term.Colour {
 }
 
 type noticeReport struct {
-	Kind  string    `json:"kind"`
-	At    time.Time `json:"at"`
-	Name  string    `json:"name"`
-	Owner string    `json:"owner"`
-	TTL   *float64  `json:"ttl_ms"`
-	Held  float64   `json:"held_ms"`
-	Error string    `json:"error,omitempty"`
+	Kind string    `json:"kind"`
+	At   time.Time `json:"at"`
+	nameReport
+	Owner string   `json:"owner"`
+	TTL   *float64 `json:"ttl_ms"`
+	Held  float64  `json:"held_ms"`
+	Error string   `json:"error,omitempty"`
 }
 
 func describeNotice(n redlock.Notice) noticeReport {
 	r := noticeReport{
-		Kind: word(n.Kind), At: n.At, Name: n.Name, Owner: n.Owner, TTL: ttlMilliseconds(n.TTL), Held: milliseconds(n.Held),
+		Kind: word(n.Kind), At: n.At, nameReport: describeName(n.Name), Owner: n.Owner, TTL: ttlMilliseconds(n.TTL), Held: milliseconds(n.Held),
 	}
 	if n.Err != nil {
 		r.Error = n.Err.Error()
