@@ -52,6 +52,9 @@ type Notice struct {
 	Owner string        // the label in the holder's token; of the one before, if the lock has ended
 	TTL   time.Duration // what is left of it
 	Held  time.Duration // how long the holder has been seen to have it
+	// Longer says that nobody saw it being acquired: before the watching began, or
+	// while that was blind. So it has been held for longer than Held.
+	Longer bool
 	// Status is the look at the nodes behind it; nil if there is none.
 	Status *Status
 	Err    error // for NoticeBlind
@@ -65,7 +68,11 @@ func (n Notice) String() string {
 	case NoticeSighted:
 		return n.Kind.String()
 	default:
-		return fmt.Sprintf("%v: %q, owner %q, held for %v, TTL %v", n.Kind, n.Name, n.Owner, n.Held, n.TTL)
+		longer := ""
+		if n.Longer {
+			longer = " or longer"
+		}
+		return fmt.Sprintf("%v: %q, owner %q, held for %v%s, TTL %v", n.Kind, n.Name, n.Owner, n.Held, longer, n.TTL)
 	}
 }
 

@@ -72,6 +72,7 @@ type watcher struct {
 type sighting struct {
 	token, owner string
 	since        time.Duration // when it was first seen
+	longer       bool          // it may have been there long before
 	// first and last bound when the TTL ends that was last seen.
 	first, last time.Duration
 	told        bool // somebody waits for word of its end
@@ -192,7 +193,7 @@ func (w *watcher) look(ctx context.Context, s *Status, heard hint) bool {
 		return w.ended(ctx, s, k, heard)
 	case StateSplit, StateLostMajority:
 		if k == nil {
-			k = &sighting{}
+			k = &sighting{longer: w.unseeing()}
 			w.known[s.Name] = k
 		}
 		return w.suspicious(ctx, s, k, heard)
@@ -203,7 +204,7 @@ func (w *watcher) look(ctx context.Context, s *Status, heard hint) bool {
 
 // begins is for a new holder.
 func (w *watcher) begins(ctx context.Context, s *Status) bool {
-	k := &sighting{token: s.Token, owner: s.Owner, since: s.asked, told: true}
+	k := &sighting{token: s.Token, owner: s.Owner, since: s.asked, longer: w.unseeing(), told: true}
 	k.first, k.last = s.ends()
 	w.known[s.Name] = k
 	kind := NoticeAcquired
@@ -286,8 +287,12 @@ func (w *watcher) suspicious(ctx context.Context, s *Status, k *sighting, heard 
 	return w.tellOf(ctx, kind, s, k)
 }
 
+// unseeing reports whether a lock that is seen for the first time may have been
+// held for longer than the pause between two looks.
+func (w *watcher) unseeing() bool { return !w.began || w.blind }
+
 func (w *watcher) tellOf(ctx context.Context, kind NoticeKind, s *Status, k *sighting) bool {
-	return w.tell(ctx, Notice{Kind: kind, Name: s.Name, Owner: k.owner, TTL: s.TTL, Held: s.asked - k.since, Status: s})
+	return w.tell(ctx, Notice{Kind: kind, Name: s.Name, Owner: k.owner, TTL: s.TTL, Held: s.asked - k.since, Longer: k.longer, Status: s})
 }
 
 // tell waits until somebody takes the notice. It returns false when the watching

@@ -264,7 +264,7 @@ func TestWatchPrintsALineForWhatHappensAndEndsWell(t *testing.T) {
 		if len(args) > 4 {
 			golden(t, "watch.json", out.all.String(), "found", "released")
 		} else {
-			assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d{3}  found          held 0s +ttl \S+ +db1:17 +job\n.*  released       held \S+ +ttl 0s +db1:17 +job\n$`, out.all.String())
+			assert.Regexp(t, `^\d\d:\d\d:\d\d\.\d{3}  found          held ≥0s +ttl \S+ +db1:17 +job\n.*  released       held ≥\S+ +ttl 0s +db1:17 +job\n$`, out.all.String())
 		}
 	}
 }

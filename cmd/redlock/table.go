@@ -102,7 +102,7 @@ func (t *table) row(n redlock.Notice, now time.Time, columns int) string {
 		state = n.Kind.String()
 	default: // as it should be
 	}
-	line := cut(fmt.Sprintf(tableFormat, state, ttlText((n.Held+passed).Truncate(time.Second)), ttlText(ttl.Truncate(time.Second)),
+	line := cut(fmt.Sprintf(tableFormat, state, heldText(n, (n.Held+passed).Truncate(time.Second)), ttlText(ttl.Truncate(time.Second)),
 		plain(n.Owner), plain(n.Name)), columns)
 	if state == "" {
 		return line

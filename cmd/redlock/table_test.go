@@ -15,7 +15,10 @@ import (
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 func notice(kind redlock.NoticeKind, name string) redlock.Notice {
-	return redlock.Notice{Kind: kind, At: noon, Name: name, Owner: "db1:17", TTL: 30 * time.Second}
+	return redlock.Notice{
+		Kind: kind, At: noon, Name: name, Owner: "db1:17", TTL: 30 * time.Second,
+		Longer: name == "b", // it is found
+	}
 }
 
 func drawn(t *table) string {
@@ -33,12 +36,12 @@ func TestTheTableHasTheLocksThatAreHeldAndTheNews(t *testing.T) {
 	assert.Equal(t, `2 locks held, *
                    HELD       TTL  OWNER                     NAME
                      5s       25s  db1:17                    a
-stuck                5s       25s  db1:17                    b
+stuck               ≥5s       25s  db1:17                    b
 
-12:00:00.000  found          held 0s        ttl 30s       db1:17                    b
+12:00:00.000  found          held ≥0s       ttl 30s       db1:17                    b
 12:00:00.000  acquired       held 0s        ttl 30s       db1:17                    a
 12:00:00.000  acquired       held 0s        ttl 30s       db1:17                    c
-12:00:00.000  stuck          held 0s        ttl 30s       db1:17                    b
+12:00:00.000  stuck          held ≥0s       ttl 30s       db1:17                    b
 12:00:00.000  released       held 0s        ttl 30s       db1:17                    c`,
 		strings.Join(tb.draw(noon.Add(5*time.Second), 100, 24), "\n"))
 

@@ -22,7 +22,8 @@ func newWatch(given invocation) *cli.Command {
 of all: found (held already when this began), acquired, renewed, released,
 expired (the holder died, or works on without it), stuck (see --stuck), split and
 lost majority (states that should not last), blind (too few nodes can be listed)
-and sighted (that is over).
+and sighted (that is over). Held ≥ is the time since a lock was found: nobody saw
+when it was acquired.
 
 On a terminal it shows a table of the locks that are held, and the latest news
 below; elsewhere, and with --lines or --json, one line for each. It ends when it
@@ -84,8 +85,16 @@ func noticeLine(n redlock.Notice, paint term.Painter) string {
 	case redlock.NoticeSighted:
 		return line
 	default:
-		return line + fmt.Sprintf("  held %-9s ttl %-9s %-24s  %s", ttlText(n.Held), ttlText(n.TTL), plain(n.Owner), plain(n.Name))
+		return line + fmt.Sprintf("  held %-9s ttl %-9s %-24s  %s", heldText(n, n.Held), ttlText(n.TTL), plain(n.Owner), plain(n.Name))
 	}
+}
+
+// heldText shows for how long a lock has been held.
+func heldText(n redlock.Notice, held time.Duration) string {
+	if n.Longer {
+		return "≥" + ttlText(held)
+	}
+	return ttlText(held)
 }
 
 func noticeColour(k redlock.NoticeKind) term.Colour {
@@ -107,15 +116,16 @@ type noticeReport struct {
 	Kind string    `json:"kind"`
 	At   time.Time `json:"at"`
 	nameReport
-	Owner string   `json:"owner"`
-	TTL   *float64 `json:"ttl_ms"`
-	Held  float64  `json:"held_ms"`
-	Error string   `json:"error,omitempty"`
+	Owner  string   `json:"owner"`
+	TTL    *float64 `json:"ttl_ms"`
+	Held   float64  `json:"held_ms"`
+	Longer bool     `json:"held_longer"`
+	Error  string   `json:"error,omitempty"`
 }
 
 func describeNotice(n redlock.Notice) noticeReport {
 	r := noticeReport{
-		Kind: word(n.Kind), At: n.At, nameReport: describeName(n.Name), Owner: n.Owner, TTL: ttlMilliseconds(n.TTL), Held: milliseconds(n.Held),
+		Kind: word(n.Kind), At: n.At, nameReport: describeName(n.Name), Owner: n.Owner, TTL: ttlMilliseconds(n.TTL), Held: milliseconds(n.Held), Longer: n.Longer,
 	}
 	if n.Err != nil {
 		r.Error = n.Err.Error()
