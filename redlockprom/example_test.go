@@ -3,7 +3,6 @@ package redlockprom_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,7 +15,8 @@ import (
 func Example() {
 	cluster, err := redlocktest.New(3) // yours are somewhere else
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	defer cluster.Close()
 	registry := prometheus.NewRegistry()
@@ -26,21 +26,24 @@ func Example() {
 	registry.MustRegister(metrics)
 	locker, err := redlock.New(cluster.Addrs(), redlock.WithObserver(metrics))
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
-	defer locker.Close()
+	defer func() { _ = locker.Close() }()
 	metrics.Track(locker)
 
 	for _, name := range []string{"invoice:17", "invoice:18"} {
 		err := locker.Do(context.Background(), name, func(context.Context, *redlock.Lock) error { return nil })
 		if err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
+			return
 		}
 	}
 
 	families, err := registry.Gather()
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
+		return
 	}
 	for _, family := range families {
 		if family.GetName() != "redlock_acquisitions_total" {

@@ -43,12 +43,15 @@ const (
 )
 
 func main() {
-	if err := run(context.Background()); err != nil {
+	if err := run(context.Background(), report); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context) error {
+// job is what has to be done at a tick.
+type job func(self string, tick time.Time) error
+
+func run(ctx context.Context, do job) error {
 	var addrs []string
 	if named := os.Getenv("REDLOCK_NODES"); named != "" {
 		addrs = strings.Split(named, ",")
@@ -70,14 +73,14 @@ func run(ctx context.Context) error {
 			return err
 		}
 		defer func() { _ = locker.Close() }()
-		wg.Go(func() { errs[i] = replica(ctx, self, locker) })
+		wg.Go(func() { errs[i] = replica(ctx, self, locker, do) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
 // replica is what each process of the service runs.
-func replica(ctx context.Context, self string, locker *redlock.Locker) error {
+func replica(ctx context.Context, self string, locker *redlock.Locker, do job) error {
 	next := time.Now().Truncate(period)
 	for range ticks {
 		next = next.Add(period)
@@ -95,7 +98,7 @@ func replica(ctx context.Context, self string, locker *redlock.Locker) error {
 			fmt.Printf("%s cannot tell whose turn it is: %v\n", self, err)
 			continue
 		}
-		if err := report(self, next); err != nil {
+		if err := do(self, next); err != nil {
 			fmt.Printf("%s failed and releases the lock: %v\n", self, err)
 			if err := lock.Release(ctx); err != nil {
 				fmt.Printf("%s: %v\n", self, err)
@@ -111,7 +114,7 @@ func acquire(ctx context.Context, locker *redlock.Locker, name string) (*redlock
 	return locker.Acquire(ctx, name)
 }
 
-// report is the job. It does not always succeed.
+// report is the job here. It does not always succeed.
 func report(self string, tick time.Time) error {
 	if rand.N(5) == 0 {
 		return errors.New("out of paper")

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// consume makes a throwaway module that imports a package of ours, and returns
-// its directory.
-func consume(t *testing.T, pkg string) string {
+// consume makes a throwaway module that requires ours, with these files, and
+// returns its directory.
+func consume(t *testing.T, files map[string]string) string {
 	t.Helper()
 	top, dir := root(t), t.TempDir()
 	write := func(name, text string) {
@@ -30,14 +30,21 @@ func consume(t *testing.T, pkg string) string {
 	write("go.mod", "module example.com/consumer\n\ngo "+version+"\n\n"+
 		"require "+module+" v0.0.0\n\nreplace "+module+" => "+top+"\n")
 	write("go.sum", read("go.sum"))
-	write("main.go", "package main\n\nimport _ \""+pkg+"\"\n\nfunc main() {}\n")
+	for name, text := range files {
+		write(name, text)
+	}
 	return dir
+}
+
+// importing is a program that imports a package of ours.
+func importing(pkg string) map[string]string {
+	return map[string]string{"main.go": "package main\n\nimport _ \"" + pkg + "\"\n\nfunc main() {}\n"}
 }
 
 func TestAConsumerCompilesInThreeModulesAndUs(t *testing.T) {
 	sources(t, "redlock", "pool", "clock", "internal", "compat")
 	for _, pkg := range []string{"/redlock", "/compat/redsync"} {
-		dir := consume(t, module+pkg)
+		dir := consume(t, importing(module+pkg))
 		seen := map[string]bool{}
 		for _, path := range goList(t, dir, "mod", "-f", "{{with .Module}}{{.Path}}{{end}}", ".") {
 			seen[path] = true
@@ -54,7 +61,7 @@ func TestAConsumerCompilesInThreeModulesAndUs(t *testing.T) {
 
 func TestAConsumerDoesNotCompileInWhatIsForTests(t *testing.T) {
 	sources(t, "redlock", "pool", "clock", "internal")
-	dir := consume(t, module+"/redlock")
+	dir := consume(t, importing(module+"/redlock"))
 	for _, path := range goList(t, dir, "mod", ".") {
 		ours := strings.TrimPrefix(path, module+"/")
 		switch top, _, _ := strings.Cut(ours, "/"); {

@@ -90,14 +90,20 @@ func (s source) imports() []string {
 	return all
 }
 
-// goList runs `go list -deps` in a directory, without a network. mod says
-// whether it may change the go.mod there.
-//
-// The result of a test is cached by the files that the test itself has opened,
-// and go list is another process: callers also read the sources they ask about.
+// goList runs `go list -deps` in a directory.
 func goList(t *testing.T, dir, mod string, args ...string) []string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps"}, args...)...)
+	return strings.Fields(goCommand(t, dir, mod, append([]string{"list", "-deps"}, args...)...))
+}
+
+// goCommand runs the go command in a directory, without a network, and returns
+// what it prints. mod says whether it may change the go.mod there.
+//
+// The result of a test is cached by the files that the test itself has opened,
+// and this is another process: callers also read the sources they ask about.
+func goCommand(t *testing.T, dir, mod string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
 	// What is not in the module cache cannot be needed: building this test has
 	// needed more.
@@ -106,5 +112,5 @@ func goList(t *testing.T, dir, mod string, args ...string) []string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	require.NoError(t, err, "%v\n%s", cmd, stderr.String())
-	return strings.Fields(string(out))
+	return string(out)
 }
