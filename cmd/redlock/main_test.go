@@ -183,6 +183,23 @@ func TestHelpIsThereWithAndWithoutAsking(t *testing.T) {
 	assert.Contains(t, out, "--duration")
 }
 
+func TestEveryFlagIsInTheManual(t *testing.T) {
+	manual, err := os.ReadFile(filepath.Join("..", "..", "docs", "command.md"))
+	require.NoError(t, err)
+	root := newRoot(invocation{})
+	var known, missing []string
+	for _, c := range append(root.Commands, root) {
+		for _, f := range c.Flags {
+			known = append(known, c.Name+" --"+f.Names()[0])
+			if !strings.Contains(string(manual), "`--"+f.Names()[0]) {
+				missing = append(missing, known[len(known)-1])
+			}
+		}
+	}
+	assert.Greater(t, len(known), 20)
+	assert.Empty(t, missing)
+}
+
 func TestVersionIsWhatWasBuilt(t *testing.T) {
 	status, out, _ := program(t.Context(), nil, "--version")
 	assert.Equal(t, exitOK, status)

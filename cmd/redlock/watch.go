@@ -29,7 +29,7 @@ On a terminal it shows a table of the locks that are held, and the latest news
 below; elsewhere, and with --lines or --json, one line for each. It ends when it
 is interrupted, with status 0.`,
 		Flags: []cli.Flag{
-			&cli.DurationFlag{Name: "stuck", Usage: "tell of locks that are held for longer than this", HideDefault: true},
+			&cli.DurationFlag{Name: "stuck", Usage: "tell of locks that are seen to be held for longer than this", HideDefault: true},
 			&cli.DurationFlag{Name: "every", Usage: "how often to look for what was not announced", Value: redlock.DefaultLookEvery},
 			&cli.BoolFlag{Name: "lines", Usage: "print lines on a terminal, too"},
 		},

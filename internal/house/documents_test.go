@@ -1,6 +1,7 @@
 package house_test
 
 import (
+	"go/ast"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -45,4 +46,27 @@ func TestTheTestsThatTheDocumentsNameExist(t *testing.T) {
 		}
 	}
 	require.Greater(t, found, 20, "the documents name hardly any tests")
+}
+
+// An option that the README does not name is one that nobody finds.
+func TestTheREADMENamesEveryOption(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "README.md"))
+	require.NoError(t, err)
+	for pkg, qualifier := range map[string]string{"redlock": "", "pool": "pool."} {
+		var known, missing []string
+		for _, s := range sources(t, pkg) {
+			for _, declared := range s.file.Decls {
+				f, ok := declared.(*ast.FuncDecl)
+				if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "With") {
+					continue
+				}
+				known = append(known, qualifier+f.Name.Name)
+				if !strings.Contains(string(text), "`"+qualifier+f.Name.Name+"`") {
+					missing = append(missing, qualifier+f.Name.Name)
+				}
+			}
+		}
+		assert.NotEmpty(t, known, pkg)
+		assert.Empty(t, missing)
+	}
 }
