@@ -70,6 +70,15 @@ var sabotages = []sabotage{
 		cell:  "stop | acquire | 3 of 5 nodes",
 		says:  "came to ok, not no-quorum",
 	},
+	{
+		name:  "refusal that is taken for a hang-up",
+		file:  "pool/dial.go",
+		old:   "case isAnswer(err):\n\t\treturn err",
+		new:   "case isAnswer(err):\n\t\treturn errors.New(\"EOF\")",
+		cells: cells{"WRONGPASS", "acquire", "3"},
+		cell:  "WRONGPASS | acquire | 3 of 5 nodes",
+		says:  "no error that says for every node that has the fault WRONGPASS",
+	},
 }
 
 func TestABrokenLibraryTurnsCellsRed(t *testing.T) {

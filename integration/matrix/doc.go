@@ -9,7 +9,7 @@
 // nothing open is the easy case. Then:
 //
 //  1. everything is set up, and the connections and goroutines that this takes are counted;
-//  2. the fault is inflicted, and all operations run while it lasts;
+//  2. the fault is inflicted, and all operations run while it lasts; by its end, attempts say what is wrong, and where;
 //  3. it is healed; whoever lives is tried once more; what is held is released;
 //  4. within the patience of await, which is far less than the TTL, no node has a key left, and there are no more connections
 //     and goroutines than before; then the Lockers are closed, and there is none.

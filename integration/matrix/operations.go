@@ -307,22 +307,42 @@ func (t *try) judgeError() {
 		}
 		return
 	}
-	var causes []string
 	for _, n := range failed.Nodes {
 		switch {
-		case !slices.ContainsFunc(t.unit.sick, func(host string) bool { return strings.HasSuffix(n.Addr, host) }):
+		case !t.unit.isSick(n.Addr):
 		case n.Err == nil:
 			t.problem("the error says that all went well at %s, which has the fault: %v", n.Addr, t.err)
-		default:
-			causes = append(causes, n.Err.Error())
+		case len(t.want.Cause) > 0 && !slices.ContainsFunc(t.want.Cause, func(cause string) bool { return strings.Contains(n.Err.Error(), cause) }):
+			t.problem("%s has the fault and shows none of %q: %v", n.Addr, t.want.Cause, n.Err)
 		}
 	}
-	for _, cause := range t.want.Cause {
-		if strings.Contains(strings.Join(causes, "\n"), cause) {
-			return
+}
+
+// judgeKnown waits for the library to know the fault, and what the user is told by then.
+func (t *try) judgeKnown(ctx context.Context) {
+	if t.want.Known == "" {
+		return
+	}
+	err := await("error that says for every node that has the fault "+t.want.Known, func() (bool, error) {
+		lock, err := t.locker.TryAcquire(ctx, "known-"+t.want.Operation, redlock.WithTTL(ttl))
+		if err == nil {
+			return false, errors.Join(errors.New("the lock was acquired"), lock.Release(ctx))
 		}
+		return t.unit.blames(err, t.want.Known), err
+	})
+	if err != nil {
+		t.problem("%v", err)
 	}
-	if len(t.want.Cause) > 0 {
-		t.problem("no node that has the fault shows any of %q: %q", t.want.Cause, causes)
+}
+
+// blames reports whether the text of the error has the address of every node that has the fault, with the cause.
+func (u *unit) blames(err error, cause string) bool {
+	var failed *redlock.QuorumError
+	if !errors.As(err, &failed) {
+		return false
 	}
+	return !slices.ContainsFunc(failed.Nodes, func(n redlock.NodeError) bool {
+		told := n.Error() // with the address
+		return u.isSick(n.Addr) && (!strings.Contains(told, cause) || !strings.Contains(err.Error(), told))
+	})
 }

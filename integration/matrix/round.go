@@ -294,6 +294,11 @@ func (u *unit) prepare(ctx context.Context, bad map[string]string) error {
 	return nil
 }
 
+// isSick reports whether the node has the fault.
+func (u *unit) isSick(addr string) bool {
+	return slices.ContainsFunc(u.sick, func(host string) bool { return strings.HasSuffix(addr, host) })
+}
+
 // firstVictim differs from fault to fault, since no node may be special, and not from run to run.
 func firstVictim(fault string) int {
 	h := fnv.New32a()
@@ -342,7 +347,10 @@ func (u *unit) eachVictim(do func(*victim) error) error {
 func (u *unit) under(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, t := range u.tries {
-		wg.Go(func() { operations[t.want.Operation].under(ctx, t) })
+		wg.Go(func() {
+			operations[t.want.Operation].under(ctx, t)
+			t.judgeKnown(ctx)
+		})
 	}
 	wg.Wait()
 }

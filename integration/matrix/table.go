@@ -45,7 +45,8 @@ type Expectation struct {
 	Under  []Outcome     // under the fault: one of them
 	Healed Outcome       // of a renewal once the nodes are well
 	Within time.Duration // 0: the operation has a bound of its own
-	Cause  []string      // what the error of a node that has the fault contains: one of them; none: no node fails
+	Cause  []string      // what the error of each node that has the fault contains: one of them; none: no node fails
+	Known  string        // what it contains once the library knows the fault; empty: any of the causes
 }
 
 // Allows reports whether the outcome is among those expected under the fault.
@@ -125,7 +126,7 @@ func parseRow(line string) ([]Expectation, error) {
 				e.Within = 0
 			}
 			if m[11] != "-" {
-				e.Cause = strings.Split(m[11], "|")
+				e.causes(m[11])
 			}
 			if err := e.expect(m[4+i]); err != nil {
 				return nil, err
@@ -134,6 +135,17 @@ func parseRow(line string) ([]Expectation, error) {
 		}
 	}
 	return cells, nil
+}
+
+// causes reads what the errors of nodes show.
+func (e *Expectation) causes(text string) {
+	for cause := range strings.SplitSeq(text, "|") {
+		cause, known := strings.CutSuffix(cause, "!")
+		if known {
+			e.Known = cause
+		}
+		e.Cause = append(e.Cause, cause)
+	}
 }
 
 // expect reads what is expected.
