@@ -58,6 +58,23 @@ func TestALockThatNobodySawBeingAcquiredIsHeldForLongerThanItIsSeen(t *testing.T
 	})
 }
 
+func TestAReleaseThatAListingSeesBeforeItIsHeardOfIsToldOnce(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		w := watching(t, newLocker(t, c), "job*", redlock.WithLookEvery(time.Second))
+		const between = 500 * time.Millisecond // two listings
+		time.Sleep(between)
+		for range 20 {
+			k := acquired(t, l, job)
+			time.Sleep(time.Second + between)
+			require.NoError(t, k.Release(t.Context())) // while all are listed
+			time.Sleep(between)
+			require.Equal(t, []string{"acquired job", "released job"}, w.said())
+		}
+	})
+}
+
 func TestATroubleThatWasThereBeforeHasLastedForLonger(t *testing.T) {
 	synctest.Test(parallel(t), func(t *testing.T) {
 		c := newCluster(t, 3)

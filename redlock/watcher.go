@@ -51,6 +51,7 @@ func (l *Locker) Watch(ctx context.Context, pattern string, opts ...WatchOption)
 		out:         make(chan Notice),
 		hints:       l.follow(pattern),
 		known:       make(map[string]*sighting),
+		ends:        make(map[string]parting),
 	}
 	go w.run(ctx)
 	return w.out, nil
@@ -64,8 +65,10 @@ type watcher struct {
 	out     chan Notice
 	hints   *hints
 	known   map[string]*sighting
-	began   bool // there has been a complete listing
-	blind   bool
+	// ends are those that were told since the latest listing began.
+	ends  map[string]parting
+	began bool // there has been a complete listing
+	blind bool
 }
 
 // sighting is what a watcher knows of one lock.
@@ -79,6 +82,12 @@ type sighting struct {
 	over        bool // its end was told, though the keys are still there
 	stuck       bool
 	trouble     trouble
+}
+
+// parting is whose lock was seen to have ended, and when.
+type parting struct {
+	owner string
+	at    time.Duration
 }
 
 // trouble is a state that should not last.
@@ -119,6 +128,7 @@ func (w *watcher) run(ctx context.Context) {
 
 // list looks at all locks. It returns false when the watching is over.
 func (w *watcher) list(ctx context.Context) bool {
+	clear(w.ends)
 	found := make(map[string]bool, len(w.known))
 	for s, err := range w.locker.List(ctx, w.pattern) {
 		var node *NodeError
@@ -243,6 +253,7 @@ func (w *watcher) ended(ctx context.Context, s *Status, k *sighting, heard hint)
 		return true
 	}
 	k.over = true
+	w.ends[s.Name] = parting{k.owner, s.answered}
 	kind := NoticeExpired
 	if s.answered < k.first || heard.released != 0 && heard.by == k.owner {
 		kind = NoticeReleased
@@ -254,6 +265,9 @@ func (w *watcher) ended(ctx context.Context, s *Status, k *sighting, heard hint)
 func (w *watcher) passed(ctx context.Context, s *Status, heard hint) bool {
 	if bits.OnesCount64(heard.released) < s.Quorum {
 		return true
+	}
+	if end, told := w.ends[s.Name]; told && heard.by == end.owner && heard.since <= end.at+settling {
+		return true // a listing was quicker than the announcement
 	}
 	k := &sighting{owner: heard.by, since: s.asked}
 	return (!heard.acquired || w.tellOf(ctx, NoticeAcquired, s, k)) && w.tellOf(ctx, NoticeReleased, s, k)
