@@ -18,6 +18,7 @@ import (
 
 	"github.com/redquorum/go-redlock/integration/nodes"
 	"github.com/redquorum/go-redlock/integration/proxy"
+	"github.com/redquorum/go-redlock/pool"
 	"github.com/redquorum/go-redlock/redlock"
 )
 
@@ -392,13 +393,21 @@ func (u *unit) after(ctx context.Context) error {
 	return nil
 }
 
-// awaitConnected waits until each Locker has its connection to the nodes.
+// awaitConnected waits until each Locker has its connection to the nodes, and knows it: the server counts one before
+// the Locker has heard its answers, and would still fail for want of it.
 func (u *unit) awaitConnected(ns []*nodes.Node) error {
 	return await("connections of all Lockers", func() (bool, error) {
 		for _, n := range ns {
 			commands, _, err := clients(n)
 			if err != nil || commands != len(u.lockers) {
 				return false, errors.Join(err, fmt.Errorf("%s has %d of %d", n, commands, len(u.lockers)))
+			}
+		}
+		for _, l := range u.lockers {
+			for _, n := range l.Nodes() {
+				if n.State != pool.Up {
+					return false, fmt.Errorf("%s is %v to a Locker", n.Addr, n.State)
+				}
 			}
 		}
 		return true, nil
