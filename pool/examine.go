@@ -139,13 +139,17 @@ func (e *examiner) tellTime() {
 	switch {
 	case err != nil:
 		e.TimeErr = err
-	case len(parts) != 2:
+	case len(parts) != 2, parts[0] <= 0, parts[0] > int64(maxTime/time.Second), parts[1] < 0, parts[1] >= int64(time.Second/time.Microsecond):
 		e.TimeErr = errors.New("TIME shows no time")
 	default:
 		theirs := time.Unix(parts[0], parts[1]*int64(time.Microsecond))
 		e.Ahead = theirs.Sub(before.Add(after.Sub(before) / 2))
 	}
 }
+
+// maxTime, since 1970, keeps a nonsensical time from overflowing a duration, as
+// do differences between nodes.
+const maxTime = 200 * 365 * 24 * time.Hour
 
 func (e *examiner) read() {
 	info, err := redis.String(e.ask("INFO"))
