@@ -164,20 +164,41 @@ func TestAnnouncePublishesTheOwnerOnTheChannelOfEachKey(t *testing.T) {
 
 func FuzzParseInspect(f *testing.F) {
 	seed(f)
-	f.Add([]byte("\x06\x03\x03\x01a\x01\x05\x01\x00"), uint8(1)) // a legal one
+	f.Add([]byte("\x06\x03\x03\x01a\x01\x05\x01\x00"), uint8(1))                          // a legal one
+	f.Add([]byte("\x06\x06\x03\x01a\x01\xff\x01\x07\x03\x01b\x01\xfd\x01\x00"), uint8(2)) // for ever, and in trouble
+	f.Add([]byte("\x06\x03\x03\x01a\x01\xfe\x01\x07"), uint8(1))                          // free
 	f.Fuzz(func(t *testing.T, data []byte, keys uint8) {
 		s := supply(data)
-		all, err := scripts.ParseInspect(s.reply(2), int(keys))
+		reply := s.reply(2)
+		all, err := scripts.ParseInspect(reply, int(keys))
 		if err != nil {
 			require.Nil(t, all)
 			requireRefused(t, err, "inspect")
 			return
 		}
 		require.Len(t, all, int(keys))
-		for _, one := range all {
+		elements := reply.([]any)
+		for i, one := range all {
 			require.GreaterOrEqual(t, one.TTL, time.Duration(0))
 			require.True(t, one.Fence >= 0 && one.Fence < limit)
 			require.False(t, one.Held && one.Err != nil)
+
+			left := int64(one.TTL / time.Millisecond)
+			switch {
+			case one.Err != nil:
+				left = -3
+			case !one.Held:
+				left = -2
+			case one.TTL == scripts.Forever:
+				left = -1
+			}
+			require.Equal(t, []any{left, one.Fence}, elements[3*i+1:3*i+3], "something got lost on the way")
+			if one.Held {
+				require.Equal(t, elements[3*i], []byte(one.Value))
+			} else {
+				require.Empty(t, one.Value)
+				require.Zero(t, one.TTL)
+			}
 		}
 	})
 }
@@ -187,12 +208,18 @@ func FuzzParseScan(f *testing.F) {
 	f.Add([]byte("\x06\x02\x03\x010\x03\x01a"), uint8(0)) // a legal one
 	f.Fuzz(func(t *testing.T, data []byte, _ uint8) {
 		s := supply(data)
-		cursor, names, err := scripts.ParseScan(s.reply(2))
+		reply := s.reply(2)
+		cursor, names, err := scripts.ParseScan(reply)
 		if err != nil {
 			require.Nil(t, names)
 			requireRefused(t, err, "scan")
 			return
 		}
 		require.NotEmpty(t, cursor)
+		again := []any{[]byte(cursor)}
+		for _, name := range names {
+			again = append(again, []byte(name))
+		}
+		require.Equal(t, again, reply, "something got lost on the way")
 	})
 }
