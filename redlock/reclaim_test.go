@@ -97,6 +97,29 @@ func TestOldBytesThatAreExecutedAfterTheReleaseAreUndone(t *testing.T) {
 	})
 }
 
+// A node that nobody reached for longer than the TTL may still have the command:
+// it has the length of the TTL from its first answer on.
+func TestOldBytesAreUndoneOnANodeThatWasAwayForLongerThanTheTTL(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 1)
+		tap := newWiretap(c)
+		l := newLocker(t, c, redlock.WithDialer(tap.Dial))
+		node := c.Node(0)
+		node.SetDelay(20 * time.Second) // for what is on its way now
+		tap.onDial(func(string) error { return errTest })
+		_, err := l.TryAcquire(t.Context(), job, redlock.WithTTL(10*time.Second))
+		requireOutcome(t, err, redlock.ErrNoQuorum)
+		node.SetDelay(0)
+		time.Sleep(12 * time.Second)
+		before := calls(c)[0]
+		tap.onDial(func(string) error { return nil })
+		time.Sleep(3 * time.Second)
+		require.Greater(t, calls(c)[0], before, "it has been released over a new connection")
+		time.Sleep(8 * time.Second) // it was granted, and released again
+		requireFree(t, c, job)
+	})
+}
+
 func TestALateGrantOfAFailedAttemptIsUndone(t *testing.T) {
 	synctest.Test(parallel(t), func(t *testing.T) {
 		c := newCluster(t, 5)

@@ -564,6 +564,35 @@ func TestANodeThatWasInDoubtIsRefilledOnceItHasRenewed(t *testing.T) {
 	})
 }
 
+// The node executes a refill that was given up after the release, which found
+// nothing.
+func TestARefillThatIsExecutedAfterTheReleaseIsUndone(t *testing.T) {
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		k := acquired(t, l, job, redlock.WithTTL(time.Minute))
+		synctest.Wait()
+		node := c.Node(2)
+		node.Delete(job)
+		node.SetReplyDelay(50 * time.Millisecond)
+		require.NoError(t, k.Renew(t.Context()))
+		time.Sleep(40 * time.Millisecond)
+		node.SetReplyDelay(0)
+		node.SetDelay(3 * time.Second)
+		time.Sleep(20 * time.Millisecond) // the refill is sent
+		node.SetDelay(0)
+		time.Sleep(2 * time.Second) // it has been given up
+		before := calls(c)[2]
+		require.NoError(t, k.Release(t.Context()))
+		synctest.Wait()
+		require.Greater(t, calls(c)[2], before, "over a new connection")
+		requireFree(t, c, job)
+		time.Sleep(1100 * time.Millisecond) // the old one is executed
+		time.Sleep(2 * time.Second)         // the release is repeated
+		requireFree(t, c, job)
+	})
+}
+
 func TestWithoutRefillNodesStayEmpty(t *testing.T) {
 	synctest.Test(parallel(t), func(t *testing.T) {
 		c := newCluster(t, 3)

@@ -1,6 +1,8 @@
 package redlock_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"regexp"
 	"strings"
 	"testing"
@@ -36,6 +38,23 @@ func FuzzTokens(f *testing.F) {
 		require.Equal(t, label, redlock.OwnerOf(token))
 		require.NotEqual(t, token, redlock.NewToken(label))
 	})
+}
+
+// A token is a secret, and contenders must not draw the same: each of its 128
+// bits is drawn, and so is seen as 0 and as 1.
+func TestEveryBitOfATokenIsDrawn(t *testing.T) {
+	var ones, zeros [16]byte
+	for range 100 {
+		random, err := base64.RawURLEncoding.DecodeString(redlock.NewToken("owner")[:22])
+		require.NoError(t, err)
+		for i, b := range random {
+			ones[i] |= b
+			zeros[i] |= ^b
+		}
+	}
+	all := [16]byte(bytes.Repeat([]byte{0xff}, 16))
+	require.Equal(t, all, ones)
+	require.Equal(t, all, zeros)
 }
 
 // What is stored under a key may come from anybody.

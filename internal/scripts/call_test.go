@@ -94,3 +94,13 @@ func TestTheArgumentsOfACallHaveNoRoomForMore(t *testing.T) {
 		assert.Len(t, call.Args, cap(call.Args), "an append would write into what other nodes are sent")
 	}
 }
+
+// A minimum is not shortened by the precision of Redis.
+func TestWhatIsLeftOfAMinimumHoldIsRoundedUp(t *testing.T) {
+	for rest, ms := range map[time.Duration]int64{
+		time.Nanosecond: 1, time.Millisecond: 1, time.Millisecond + 1: 2, time.Hour - 1: 3_600_000,
+	} {
+		args := scripts.Linger([]string{"key"}, "token", rest).Args
+		assert.Equal(t, ms, args[len(args)-1], rest)
+	}
+}
