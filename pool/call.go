@@ -42,6 +42,14 @@ func (c *Call) unsettled(result Result) bool {
 	return !c.source && hasCode(result.Err, "NOSCRIPT")
 }
 
+// outdated reports whether a call that was started later has made it wrong to
+// send this one again: what is behind it on the connection has been executed
+// already. A key that was deleted must stay so, and one that was told to end
+// must not last for another TTL.
+func (c *Call) outdated() bool {
+	return (c.Script.Grants || c.Script.Prolongs) && !c.To.Wanted()
+}
+
 // another makes the call take its next form, which has a node timeout of its
 // own: it is another command.
 func (c *Call) another(deadline time.Duration) {
@@ -62,9 +70,10 @@ type Receiver interface {
 	// had lost its scripts, or had refused a plain SET.
 	Deliver(node int, result Result)
 	// Wanted reports whether a call that may grant a lock should still be
-	// sent, if that has not happened yet. It is called with the pool locked and
-	// must not block. Once it has returned false, a call started afterwards is
-	// the last that the node hears of this matter.
+	// sent, if that has not happened yet, and one that may grant or prolong it
+	// be sent again. It is called with the pool locked and must not block. Once
+	// it has returned false, a call started afterwards is the last that the node
+	// hears of this matter.
 	Wanted() bool
 }
 

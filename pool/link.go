@@ -361,7 +361,7 @@ func (p *Pool) answer(l *link, result Result) bool {
 	if !c.plain {
 		l.scripted = result.Err == nil
 	}
-	if c.unsettled(result) && (!c.Script.Grants || c.To.Wanted()) {
+	if c.unsettled(result) && !c.outdated() {
 		// The server lost its scripts (SCRIPT FLUSH), or refused a plain SET
 		// without saying why. The call goes out again in another form, ahead
 		// of those that wait but behind older ones to which the same has

@@ -93,6 +93,30 @@ func TestTheMinimumHoldsWhateverOneNodeDoes(t *testing.T) {
 	}
 }
 
+// The renewal would have to be sent again, with its source; but the release that
+// was sent behind it has let the keys linger, and they would last for a TTL.
+func TestARenewalIsNotSentAgainAfterARelease(t *testing.T) {
+	const hold = time.Second
+	synctest.Test(parallel(t), func(t *testing.T) {
+		c := newCluster(t, 3)
+		l := newLocker(t, c)
+		start := time.Now()
+		k := acquired(t, l, job, redlock.WithTTL(time.Minute), redlock.WithMinHold(hold))
+		synctest.Wait()
+		for i := range 3 {
+			forgetAcquire(t, c, i) // and to renew
+			c.Node(i).SetReplyDelay(50 * time.Millisecond)
+		}
+		go func() { _ = k.Renew(t.Context()) }()
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(t, k.Release(t.Context()))
+		time.Sleep(hold - time.Millisecond - time.Since(start))
+		requireHolders(t, c, k, 3)
+		time.Sleep(2 * time.Millisecond)
+		requireFree(t, c, job)
+	})
+}
+
 func TestCloseDoesNotWaitForTheMinimum(t *testing.T) {
 	synctest.Test(parallel(t), func(t *testing.T) {
 		c := newCluster(t, 3)

@@ -15,6 +15,8 @@ type Call struct {
 	Size int
 	// Grants says that the call may give a key to its token.
 	Grants bool
+	// Prolongs says that the call may make a key last longer that its token has.
+	Prolongs bool
 	// Held says that a quorum held the keys for the token a moment ago: a node
 	// that may have forgotten others' locks endangers none by granting this one.
 	Held bool
@@ -99,7 +101,9 @@ func acquireOnly(when string, keys []string, token string, ttl time.Duration, fe
 
 // Renew begins the TTL of the keys anew, if all of them hold the token.
 func Renew(keys []string, token string, ttl time.Duration) *Call {
-	return newCall(renew, keys, nil, 2).add(token, ttl.Milliseconds())
+	call := newCall(renew, keys, nil, 2).add(token, ttl.Milliseconds())
+	call.Prolongs = true
+	return call
 }
 
 // Release deletes those of the keys that hold the token. If announce is set,

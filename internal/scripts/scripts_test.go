@@ -787,8 +787,15 @@ func TestOnlyWhatASetCanDoIsPlain(t *testing.T) {
 	}
 }
 
-func TestOnlyAcquireGrants(t *testing.T) {
+func TestOnlyAcquireGrantsAndOnlyRenewProlongs(t *testing.T) {
 	k := []string{"a"}
+	assert.True(t, scripts.Renew(k, mine, hour).Prolongs)
+	for _, call := range []*scripts.Call{
+		scripts.Release(k, mine, true), // these must be sent again though nothing is wanted any more
+		scripts.Linger(k, mine, hour),
+	} {
+		assert.False(t, call.Prolongs)
+	}
 	assert.True(t, scripts.Acquire(k, mine, hour, scripts.Fencing{}).Grants)
 	assert.True(t, scripts.Acquire(k, mine, hour, scripts.Fencing{Counters: k, Proposal: 1, TTL: hour}).Grants)
 	assert.False(t, scripts.Renew(k, mine, hour).Grants)
