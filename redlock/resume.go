@@ -98,8 +98,8 @@ func (k *Lock) numberAgain(ctx context.Context) *QuorumError {
 	if failed == nil || failed.outcome != ErrTaken { //nolint:errorlint // it is one of ours
 		return failed
 	}
-	// A node may hold a stray key of another client. The lock is lost only if
-	// none of the nodes that did not answer can make a quorum of the rest.
+	// A node may hold a stray key of another client. The lock is lost only if so
+	// many refuse that no quorum can have it.
 	failed.outcome = ErrNoQuorum
 	if _, tally := p.round.Count(); tally.Denied() {
 		failed.outcome, failed.detail = ErrLost, "the keys were gone or taken"
